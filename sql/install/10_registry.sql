@@ -1,0 +1,84 @@
+\echo Use "CREATE EXTENSION streamx" to load this file. \quit
+
+-- What is wanted and what was committed. Owners of queries have no rights on
+-- these tables: the C code of registry/ and checkpoint/ reads and writes them.
+
+CREATE SCHEMA streamx;
+GRANT USAGE ON SCHEMA streamx TO PUBLIC;
+COMMENT ON SCHEMA streamx IS 'Catalog and views of streamx.';
+
+-- The views of the continuous queries: SELECT * FROM streamx_query.<name> is the batch answer.
+CREATE SCHEMA streamx_query;
+GRANT USAGE ON SCHEMA streamx_query TO PUBLIC;
+COMMENT ON SCHEMA streamx_query IS 'A view for each continuous query; selecting from it gives the batch answer.';
+
+CREATE SEQUENCE streamx.query_id;
+
+CREATE TABLE streamx.query (
+	id bigint PRIMARY KEY,
+	name text NOT NULL UNIQUE,
+	incarnation uuid NOT NULL,
+	database oid NOT NULL,
+	owner regrole NOT NULL,
+	view regclass NOT NULL,
+	sink_kind text NOT NULL,
+	sink_name text,
+	sink_relation regclass,
+	sink_function regprocedure,
+	output_mode text NOT NULL,
+	trigger text NOT NULL,
+	options jsonb NOT NULL,
+	settings text[] NOT NULL,
+	wanted text NOT NULL,
+	layout text,
+	created_at timestamptz NOT NULL,
+	on_rewind text
+);
+COMMENT ON TABLE streamx.query IS 'Continuous queries and whether they should run; read streamx.queries instead.';
+
+-- A dump carries the definitions only; a restored query is "created" (its database differs).
+SELECT pg_catalog.pg_extension_config_dump('streamx.query', '');
+
+-- One row per committed batch; the newest batches_to_retain stay.
+CREATE TABLE streamx.batch (
+	query bigint NOT NULL,
+	batch bigint NOT NULL,
+	incarnation uuid NOT NULL,
+	lineage uuid NOT NULL,
+	batch_timestamp timestamptz NOT NULL,
+	watermark timestamptz,			-- NULL: unset
+	next_watermark timestamptz,
+	owes_no_data boolean NOT NULL,
+	offsets text NOT NULL,			-- JSON
+	inputs text NOT NULL,			-- JSON
+	progress text NOT NULL			-- JSON
+);
+CREATE UNIQUE INDEX batch_query_batch ON streamx.batch (query, batch);
+COMMENT ON TABLE streamx.batch IS 'The checkpoint: offsets, watermarks, lineage and progress of each batch.';
+
+-- The outbox: what a committed batch owes a sink outside PostgreSQL.
+CREATE TABLE streamx.intent (
+	query bigint NOT NULL,
+	batch bigint NOT NULL,
+	part int NOT NULL,
+	data bytea NOT NULL
+);
+ALTER TABLE streamx.intent ALTER COLUMN data SET STORAGE EXTERNAL;
+CREATE UNIQUE INDEX intent_query_batch ON streamx.intent (query, batch, part);
+COMMENT ON TABLE streamx.intent IS 'The outbox: batches committed here and not yet known to be in their outside sink.';
+
+CREATE TABLE streamx.failure (
+	query bigint NOT NULL,
+	at timestamptz NOT NULL,
+	batch bigint,
+	sqlstate text NOT NULL,
+	message text NOT NULL,
+	detail text,
+	hint text,
+	context text,
+	offsets text
+);
+CREATE INDEX failure_query_at ON streamx.failure (query, at);
+COMMENT ON TABLE streamx.failure IS 'The last failures of each query; read streamx.failures instead.';
+
+REVOKE ALL ON streamx.query, streamx.batch, streamx.intent, streamx.failure FROM PUBLIC;

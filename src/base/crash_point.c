@@ -1,0 +1,50 @@
+/*
+ * crash_point.c
+ *		Dies at a named place; only in builds for tests.
+ */
+#include "postgres.h"
+
+#ifdef SX_CRASH_POINTS
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/crash_point.h"
+#include "base/settings.h"
+
+/*
+ * Counts only passes over the point that the setting names, so "n" means the
+ * same whatever else the batch does.  A changed setting starts the count anew.
+ */
+void
+sx_crash_point(const char *name)
+{
+	static char seen[NAMEDATALEN * 2];
+	static int	passes;
+	const char *wanted = sx_crash_point_setting;
+	size_t		len = strlen(name);
+	const char *action;
+	const char *count;
+
+	if (wanted == NULL || wanted[0] == '\0')
+		return;
+	if (strncmp(wanted, name, len) != 0 || wanted[len] != ':')
+		return;
+	if (strncmp(seen, wanted, sizeof(seen) - 1) != 0)
+	{
+		strlcpy(seen, wanted, sizeof(seen));
+		passes = 0;
+	}
+	passes++;
+	action = wanted + len + 1;
+	count = strchr(action, ':');
+	if (count != NULL && passes != atoi(count + 1))
+		return;
+	if (strncmp(action, "kill", 4) == 0)
+		kill(getpid(), SIGKILL);
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("crash point \"%s\"", name)));
+}
+
+#endif

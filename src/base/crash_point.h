@@ -1,0 +1,20 @@
+/*
+ * crash_point.h
+ *		Named places where a test lets a worker die or raise an error.
+ *
+ * Costs nothing unless built with -DSX_CRASH_POINTS.  The setting
+ * streamx.crash_point = 'name:kill:n' (or 'name:error:n') makes the n-th pass
+ * over the point send SIGKILL to the own process, or raise an ERROR
+ * (SQLSTATE 40001, so that it is retried).  Thread: main.
+ */
+#ifndef SX_BASE_CRASH_POINT_H
+#define SX_BASE_CRASH_POINT_H
+
+#ifdef SX_CRASH_POINTS
+extern void sx_crash_point(const char *name);
+#define SX_CRASH_POINT(name)	sx_crash_point(name)
+#else
+#define SX_CRASH_POINT(name)	((void) 0)
+#endif
+
+#endif

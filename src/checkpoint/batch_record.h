@@ -1,0 +1,52 @@
+/*
+ * batch_record.h
+ *		One row of streamx.batch per committed batch: offsets, watermarks,
+ *		lineage, progress.
+ *
+ * Inserted in the batch's transaction, never updated (a row updated in place
+ * slows down under any old snapshot); old ones are deleted in ranges.
+ */
+#ifndef SX_CHECKPOINT_BATCH_RECORD_H
+#define SX_CHECKPOINT_BATCH_RECORD_H
+
+#include "time/watermark.h"
+#include "utils/uuid.h"
+
+typedef struct SxSourceOffset
+{
+	Oid			relid;
+	char	   *end;			/* JSON text of the source's kind */
+} SxSourceOffset;
+
+typedef struct SxBatchRecord
+{
+	int64		query_id;
+	int64		batch_id;
+	pg_uuid_t	incarnation;
+	pg_uuid_t	lineage;		/* random, proves that a cache belongs to this history */
+	TimestampTz batch_timestamp;
+	TimestampTz watermark;		/* the one this batch evicted by */
+	TimestampTz next_watermark; /* the one batch N+1 will evict by */
+	bool		owes_no_data;	/* a no-data batch is due, also after a restart (D12) */
+	int			nsources;
+	SxSourceOffset *sources;
+	int			ninputs;		/* watermark inputs, in the plan's order (D6) */
+	SxWatermarkInput *inputs;
+	char	   *progress;		/* JSON */
+} SxBatchRecord;
+
+/* In the batch's transaction. */
+extern void sx_batch_record_append(const SxBatchRecord *record);
+
+/* Newest record of the query, NULL if none; CurrentMemoryContext. */
+extern SxBatchRecord *sx_batch_record_last(int64 query_id);
+
+/* Is (incarnation, batch, lineage) part of this history? */
+extern bool sx_batch_record_exists(int64 query_id, const pg_uuid_t *incarnation,
+								   int64 batch_id, const pg_uuid_t *lineage);
+
+/* Deletes records older than the last `retain`. */
+extern void sx_batch_record_trim(int64 query_id, int64 last_batch, int retain);
+extern void sx_batch_record_delete_all(int64 query_id);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * exec.h
+ *		Runs a streaming plan over the rows of one batch.
+ *
+ * Segments are run by PostgreSQL's executor; operators stand between them and
+ * keep their state in an SxState.
+ */
+#ifndef SX_EXEC_EXEC_H
+#define SX_EXEC_EXEC_H
+
+#include "monitor/progress.h"
+#include "plan/plan.h"
+#include "sink/sink.h"
+#include "source/source.h"
+#include "state/state_store.h"
+
+typedef struct SxExec SxExec;
+
+typedef struct SxExecBatch
+{
+	int64		batch_id;
+	TimestampTz timestamp;		/* of the batch */
+	SxBatchSources *sources;	/* in the order of plan->sources; no rows in a no-data batch */
+	TimestampTz late;			/* watermark of batch N-1: filters late rows */
+	TimestampTz evict;			/* watermark of batch N: closes and evicts */
+
+	/* in and out: maxima of the watermark() calls, plan->watermarks[first_marker ...] */
+	SxWatermarkInput *markers;
+	TimestampTz latest_allowed; /* D13 */
+
+	/* out */
+	SxOperatorProgress *operators;	/* one per operator, by id; counters to add to */
+} SxExecBatch;
+
+/* What the state must know of the plan's operators, before it is opened. In the context of the caller. */
+extern int	sx_exec_state_operators(const SxPlan *plan, SxStateOperator **operators);
+
+/* Lives in CurrentMemoryContext. */
+extern SxExec *sx_exec_open(const SxPlan *plan, SxState *state);
+
+/*
+ * In the batch's transaction, with an active snapshot; CurrentMemoryContext is
+ * the batch's. All rows of the result are in it afterwards, all state changes
+ * are pending in the state.
+ */
+extern void sx_exec_run(SxExec *exec, SxExecBatch *batch, SxResult *result);
+
+/* After a failed batch, outside its transaction. */
+extern void sx_exec_abort(SxExec *exec);
+
+extern void sx_exec_close(SxExec *exec);
+
+/* Lines of explain_query: operators and the EXPLAIN of each segment. List of char *. */
+extern List *sx_exec_explain(const SxPlan *plan);
+
+#endif

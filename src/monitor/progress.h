@@ -1,0 +1,66 @@
+/*
+ * progress.h
+ *		What one batch counts.  Operators and sources fill the struct they are
+ *		handed; they don't know who shows it (operations 3).
+ */
+#ifndef SX_MONITOR_PROGRESS_H
+#define SX_MONITOR_PROGRESS_H
+
+#include "datatype/timestamp.h"
+#include "nodes/pg_list.h"
+
+typedef struct SxOperatorProgress
+{
+	const char *name;			/* Spark's: stateStoreSave, globalLimit, ... */
+	int64		rows_total;		/* state rows after the batch */
+	int64		rows_updated;
+	int64		rows_removed;
+	int64		rows_late;		/* input rows dropped by the watermark (D7) */
+	int64		rows_no_window;	/* NULL or infinite event time: in no window */
+	int64		memory_bytes;
+	int64		commit_us;
+} SxOperatorProgress;
+
+typedef struct SxSourceProgress
+{
+	const char *description;	/* 'stream[clicks]' */
+	char	   *start_offset;	/* JSON text or NULL */
+	char	   *end_offset;
+	int64		rows;			/* rows of the range, once per reference */
+	int64		bytes;
+} SxSourceProgress;
+
+typedef struct SxProgress
+{
+	int64		batch_id;
+	TimestampTz trigger_start;
+	TimestampTz batch_timestamp;	/* what now() is in the batch */
+	TimestampTz watermark;		/* the one this batch evicted by; SX_TIME_UNSET */
+	bool		has_watermark;	/* the query has a watermark at all */
+	TimestampTz event_min;		/* over the first watermark input; SX_TIME_UNSET if no row */
+	TimestampTz event_max;
+	double		event_sum;		/* microseconds, for the average */
+	int64		event_rows;
+	int64		input_rows;
+	int64		output_rows;
+	int64		wal_bytes;
+	int			noperators;		/* nearest the sink first */
+	SxOperatorProgress *operators;
+	int			nsources;
+	SxSourceProgress *sources;
+	const char *sink_description;
+	/* microseconds */
+	int64		us_latest_offset;
+	int64		us_planning;
+	int64		us_add_batch;	/* run the plan and write the sink */
+	int64		us_state;		/* prepare the state changes */
+	int64		us_commit;
+	int64		us_total;
+} SxProgress;
+
+/* Spark's StreamingQueryProgress as JSON text (operations 3). */
+extern char *sx_progress_to_json(const SxProgress *progress, const char *query_name,
+								 const char *incarnation, const char *run_id,
+								 TimestampTz previous_trigger_start);
+
+#endif

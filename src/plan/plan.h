@@ -1,0 +1,143 @@
+/*
+ * plan.h
+ *		A SELECT over streams becomes a streaming plan, or a refusal that
+ *		explains itself.
+ *
+ * The stored Query of the view is cut at its stateful operators. What lies
+ * between two cuts is a segment: an ordinary Query, planned and run by
+ * PostgreSQL. Stage i runs its segment over the batch's stream rows and over the
+ * outputs of earlier operators (ephemeral named relations "streamx op <id>"),
+ * and feeds its operator; the last stage has none and gives the result.
+ *
+ * The tree comes from the query alone, never from costs: operator ids and
+ * layouts are the same at every start (design section 4).
+ */
+#ifndef SX_PLAN_PLAN_H
+#define SX_PLAN_PLAN_H
+
+#include "access/tupdesc.h"
+#include "nodes/parsenodes.h"
+#include "nodes/primnodes.h"
+
+#include "registry/query.h"
+#include "time/window.h"
+
+#define SX_OP_ENR_FORMAT	"streamx op %d"
+
+typedef enum SxOperatorKind
+{
+	SX_OPERATOR_AGGREGATE,
+	SX_OPERATOR_LIMIT
+} SxOperatorKind;
+
+/* How the event time of an aggregate's key is found in its input row. */
+typedef enum SxKeyTime
+{
+	SX_KEY_TIME_NONE,			/* no key has event time: never late, never evicted */
+	SX_KEY_TIME_RAW,			/* key is the event time: late and evicted by t <= wm */
+	SX_KEY_TIME_RANGE,			/* key is a tstzrange made below: by upper(range) <= wm */
+	SX_KEY_TIME_WINDOW			/* input is the event time; the operator assigns windows */
+} SxKeyTime;
+
+typedef struct SxPlanKey
+{
+	AttrNumber	input;			/* column of the segment's row */
+	Oid			type;			/* of the key as the output shows it */
+	int32		typmod;
+	Oid			collation;
+	Oid			eq_operator;
+	char	   *name;			/* for messages */
+} SxPlanKey;
+
+typedef enum SxAggStrategy
+{
+	SX_AGG_TRANSITION,			/* state is the transition value, of a type that can be written */
+	SX_AGG_SERIALIZE,			/* internal, with serial, deserial and combine functions */
+	SX_AGG_COLLECT				/* state is the list of arguments, run when a result is due */
+} SxAggStrategy;
+
+typedef struct SxPlanAggregate
+{
+	Aggref	   *aggref;			/* argument expressions are Vars over the input row (varno OUTER_VAR) */
+	SxAggStrategy strategy;
+	int			ninputs;		/* direct and ordinary arguments and ORDER BY columns, in aggref->args order */
+	AttrNumber *inputs;			/* columns of the segment's row for aggref->args */
+	int			ndirect;
+	AttrNumber *direct;			/* columns for aggref->aggdirectargs */
+	AttrNumber	filter;			/* column of the FILTER condition (boolean), 0: none */
+} SxPlanAggregate;
+
+typedef struct SxPlanOperator
+{
+	uint16		id;				/* 0 is the operator nearest the sink, as in Spark */
+	SxOperatorKind kind;
+	const char *spark_name;		/* stateStoreSave, globalLimit */
+	TupleDesc	input;			/* row of its segment */
+	TupleDesc	output;			/* keys, then aggregate results */
+
+	/* aggregate */
+	int			nkeys;
+	SxPlanKey  *keys;
+	int			time_key;		/* index of the key with event time, or -1 */
+	SxKeyTime	key_time;
+	SxWindow	window;			/* SX_KEY_TIME_WINDOW */
+	int			naggregates;
+	SxPlanAggregate *aggregates;
+
+	/* limit */
+	int64		limit;
+} SxPlanOperator;
+
+typedef struct SxPlanStage
+{
+	Query	   *segment;		/* complete Query, ready for the planner */
+	bool		reads_stream;	/* has a stream among its leaves */
+	SxPlanOperator *op;			/* NULL in the last stage */
+} SxPlanStage;
+
+typedef struct SxPlanSource
+{
+	Oid			relid;
+	int			references;		/* how often the query reads it; each counts as input */
+	AttrNumber	event_attnum;	/* its WATERMARK column, 0: none */
+	int			watermark_input;	/* index among the watermark inputs, -1: none */
+} SxPlanSource;
+
+typedef struct SxPlan
+{
+	SxOutputMode mode;
+	int			nstages;
+	SxPlanStage *stages;		/* the last one gives the result */
+	int			nsources;
+	SxPlanSource *sources;
+
+	/* Watermark inputs: the sources' columns first, then watermark() calls. */
+	int			nwatermarks;
+	SxWatermarkInput *watermarks;	/* delays; maxima unset. watermark() calls fold into these, see marker.h */
+	int			first_marker;	/* index of the first watermark() call */
+
+	bool		stateful;
+	bool		wants_no_data;	/* a raised watermark asks for a no-data batch */
+	bool		always_emits;	/* aggregate without GROUP BY: a row in every batch that runs */
+
+	TupleDesc	result;
+	int			nkeys;			/* result columns that identify a row (update and complete) */
+	AttrNumber *keys;			/* NULL where the keys are not all in the result */
+	char	   *keys_missing;	/* then: the grouping column that is missing, for the message */
+	Query	   *touched;		/* D14: keys of all touched groups, over the operator's output; NULL if not needed */
+
+	char	   *layout;			/* text of the state's layout, compared at every start */
+	List	   *notices;		/* char *: things create_query should tell */
+} SxPlan;
+
+/*
+ * Cuts the query; raises ERRCODE_SX_NOT_STREAMABLE or ERRCODE_SX_OUTPUT_MODE
+ * with the clause, the reason and a rewrite. The tree is not modified. Result in
+ * CurrentMemoryContext.
+ */
+extern SxPlan *sx_plan_query(const Query *query, SxOutputMode mode);
+
+/* ERRCODE_SX_STATE_SCHEMA naming what differs; silent if the state of "was" fits. */
+extern void sx_layout_check(const char *query_name, const char *was, const char *is);
+
+#endif

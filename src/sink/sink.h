@@ -1,0 +1,81 @@
+/*
+ * sink.h
+ *		Where results go.
+ *
+ * Inside PostgreSQL (table, stream, foreach_batch): write() is all; rows, offsets
+ * and state are one commit. Outside: write() collects, stage() turns the batch
+ * into an intent that is stored in the same transaction, publish() carries it out
+ * after COMMIT, idempotently under (incarnation, batch id); mark() reads back what
+ * the sink has (design section 6).
+ */
+#ifndef SX_SINK_SINK_H
+#define SX_SINK_SINK_H
+
+#include "access/tupdesc.h"
+#include "lib/stringinfo.h"
+#include "utils/tuplestore.h"
+
+#include "registry/query.h"
+
+struct SxSinkRoutine;
+
+typedef struct SxSink
+{
+	const struct SxSinkRoutine *routine;
+	const char *description;	/* for progress */
+} SxSink;
+
+typedef struct SxSinkConfig
+{
+	const SxQuery *query;
+	TupleDesc	desc;			/* of the result */
+	int			nkeys;			/* result columns that identify a row in update mode */
+	const AttrNumber *keys;
+} SxSinkConfig;
+
+/* The result of one batch. */
+typedef struct SxResult
+{
+	int64		batch_id;
+	TupleDesc	desc;
+	Tuplestorestate *rows;
+	int64		nrows;
+
+	/*
+	 * Update mode (D14): keys of groups that were touched but have no row now,
+	 * to be deleted by sinks that keep a table true. NULL if none; columns are
+	 * the key columns in the order of SxSinkConfig.keys.
+	 */
+	Tuplestorestate *gone;
+	TupleDesc	gone_desc;
+	int64		ngone;
+} SxResult;
+
+#define SX_MARK_NONE	(-1)	/* the sink has nothing of this incarnation */
+
+typedef struct SxSinkRoutine
+{
+	const char *name;			/* 'table', 'noop', ... */
+	bool		outside;
+
+	/* create_query: checks rights and shape, creates a missing table; errors with hints. Sets query->sink_relation. */
+	void		(*prepare) (SxQuery *query, const SxSinkConfig *config);
+
+	SxSink	   *(*open) (const SxSinkConfig *config);	/* in a transaction */
+	void		(*write) (SxSink *sink, const SxResult *result);	/* in the batch's transaction; returns after all rows are in */
+
+	/* Outside only. Appends the intent's bytes; may write temporary files of this attempt. */
+	void		(*stage) (SxSink *sink, const SxResult *result, StringInfo intent);
+	/* After a flushed COMMIT, outside any transaction. Raises an error if it could not; may be repeated. */
+	void		(*publish) (SxSink *sink, int64 batch_id, const char *intent, int len);
+	/* The last batch id of this incarnation that the sink has; SX_MARK_NONE. */
+	int64		(*mark) (SxSink *sink);
+	/* Removes what attempts that never committed left behind. Optional. */
+	void		(*recover) (SxSink *sink, int64 last_batch);
+
+	void		(*close) (SxSink *sink);	/* never raises an error */
+} SxSinkRoutine;
+
+extern const SxSinkRoutine *sx_sink_routine(SxSinkKind kind);
+
+#endif

@@ -1,0 +1,133 @@
+/*
+ * source.h
+ *		Where rows come from.
+ *
+ * A source never chooses what to read. The engine asks how far it could go,
+ * fixes the range of the batch, and only then asks for its rows. What the plan
+ * pulls of them decides nothing: the range counts as read as a whole.
+ */
+#ifndef SX_SOURCE_SOURCE_H
+#define SX_SOURCE_SOURCE_H
+
+#include "executor/tuptable.h"
+#include "utils/relcache.h"
+#include "utils/snapshot.h"
+
+#include "time/watermark.h"
+
+struct SxSourceRoutine;
+
+/* A position; each kind embeds this first. Immutable once made. */
+typedef struct SxOffset
+{
+	const struct SxSourceRoutine *routine;
+} SxOffset;
+
+typedef struct SxSource
+{
+	const struct SxSourceRoutine *routine;
+	Oid			relid;			/* the stream */
+	char	   *name;			/* schema-qualified, quoted, for people */
+} SxSource;
+
+typedef struct SxScan
+{
+	SxSource   *source;
+} SxScan;
+
+typedef struct SxChoose
+{
+	Snapshot	snapshot;		/* registered, shared by all INSERT-able streams of the batch */
+	TimestampTz now;			/* batch timestamp */
+	int64		max_rows;		/* about so many rows; may be passed by a page of rows */
+	const SxOffset *stop_at;	/* never past it (available_now); or NULL */
+} SxChoose;
+
+typedef struct SxSourceRoutine
+{
+	const char *name;			/* FDW and kind: 'streamx', 'rate' */
+
+	/* Checks options. Allocates in CurrentMemoryContext. The relation stays open only during the call. */
+	SxSource   *(*open) (Relation rel);
+
+	/* Where a new query begins: all that is there, or (latest) only what comes later. */
+	SxOffset   *(*initial) (SxSource *source, bool latest, const SxChoose *choose);
+
+	/* End of the next range; NULL: no row there. In a transaction. */
+	SxOffset   *(*next_end) (SxSource *source, const SxOffset *start, const SxChoose *choose);
+
+	/* Everything that is available now, without limit: the end of available_now. */
+	SxOffset   *(*latest) (SxSource *source, const SxOffset *start, const SxChoose *choose);
+
+	/*
+	 * Rows after start up to end, always the same ones in the same order, also
+	 * on rescan and for a second scan of the range. scan_next fills the slot
+	 * (of the stream's row type) and returns false at the end.
+	 */
+	SxScan	   *(*scan_begin) (SxSource *source, const SxOffset *start, const SxOffset *end);
+	bool		(*scan_next) (SxScan *scan, TupleTableSlot *slot);
+	void		(*scan_rescan) (SxScan *scan);
+	void		(*scan_end) (SxScan *scan);
+
+	/* JSON text and back; parse raises ERRCODE_SX_CHECKPOINT. */
+	char	   *(*offset_print) (const SxOffset *offset);
+	SxOffset   *(*offset_parse) (SxSource *source, const char *text);
+	bool		(*offset_equal) (const SxOffset *a, const SxOffset *b);
+
+	/* When the next rows may come without anyone waking us (rate); DT_NOEND if never. */
+	TimestampTz (*next_time) (SxSource *source, const SxOffset *start);
+
+	/* Never raises an error: it also runs while the query is failing. */
+	void		(*close) (SxSource *source);
+} SxSourceRoutine;
+
+/* Is this relation a stream (a foreign table of one of our wrappers)? */
+extern bool sx_relation_is_stream(Oid relid);
+
+/* Is it one that can be INSERTed into (kind streamx without rate)? */
+extern bool sx_stream_is_insertable(Oid relid);
+
+/* Opens the stream by the routine of its wrapper and options. */
+extern SxSource *sx_source_open(Oid relid);
+
+/* Watermark of a stream: attribute number and delay (microseconds), or false. */
+extern bool sx_stream_watermark(Oid relid, AttrNumber *attnum, int64 *delay);
+
+/* A delay as WATERMARK FOR takes it: an interval >= 0, a month is 31 days. Error otherwise. */
+extern int64 sx_watermark_delay_parse(const char *text);
+extern int64 sx_watermark_delay_from_interval(const Interval *interval);
+
+/*
+ * The batch's ranges, as a leaf of a plan finds them: an ephemeral named
+ * relation of this name whose reldata points to an SxBatchSources.
+ */
+#define SX_BATCH_ENR	"streamx batch"
+
+typedef struct SxBatchSource
+{
+	SxSource   *source;
+	SxOffset   *start;			/* NULL with end NULL: no rows in this batch */
+	SxOffset   *end;
+	AttrNumber	event_attnum;	/* watermark column, 0: none */
+
+	/* filled by the first scan that reached the end; drained by the engine otherwise */
+	bool		counted;
+	int64		rows;
+	SxWatermarkInput seen;		/* maximum event time of the range */
+	TimestampTz latest_allowed; /* D13 */
+	TimestampTz event_min;		/* finite ones; SX_TIME_UNSET if none */
+	TimestampTz event_max;
+	double		event_sum;
+	int64		event_rows;
+} SxBatchSource;
+
+typedef struct SxBatchSources
+{
+	int			n;
+	SxBatchSource *sources;
+} SxBatchSources;
+
+/* Reads the whole range once if no scan of the plan did, so that counts and maxima are right. */
+extern void sx_batch_source_drain(SxBatchSource *source);
+
+#endif
