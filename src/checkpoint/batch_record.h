@@ -30,8 +30,10 @@ typedef struct SxBatchRecord
 	bool		owes_no_data;	/* a no-data batch is due, also after a restart (D12) */
 	int			nsources;
 	SxSourceOffset *sources;
+	SxWatermarkPolicy policy;	/* fixed by the first start */
 	int			ninputs;		/* watermark inputs, in the plan's order (D6) */
 	SxWatermarkInput *inputs;
+	Oid		   *input_relids;	/* stream of each; InvalidOid for watermark() calls */
 	char	   *progress;		/* JSON */
 } SxBatchRecord;
 

@@ -1,0 +1,375 @@
+/*
+ * batch_record.c
+ *		The checkpoint: one row of streamx.batch per committed batch.
+ *
+ * Two columns hold JSON, written here by hand and read with the server's parser:
+ *
+ *	 offsets  {"version": 1, "sources": [{"relation": 16412, "end": <offset>}, ...]}
+ *			  one entry per stream in the plan's order; <offset> is the JSON of
+ *			  the source's kind and stands there unquoted
+ *	 inputs   {"version": 1, "policy": "min",
+ *			   "inputs": [{"relation": 16412, "delay": 10000000, "max": 757382405000000}, ...]}
+ *			  microseconds, as TimestampTz counts them; "max" is null while the
+ *			  input has shown no event time; "relation" is 0 for watermark() calls
+ *
+ * A version that we don't know is refused: an older library must not guess what
+ * a newer one meant.  A NULL watermark column means that it is unset (D5).
+ *
+ * Rows go through the heap and the one index, not through SQL: the owner of the
+ * query has no rights here, and no user code may run in between.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/jsonb.h"
+#include "utils/numeric.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+#include "base/errors.h"
+#include "checkpoint/batch_record.h"
+#include "registry/query.h"
+
+#define RECORD_VERSION	1
+
+enum
+{
+	Anum_query = 1,
+	Anum_batch,
+	Anum_incarnation,
+	Anum_lineage,
+	Anum_batch_timestamp,
+	Anum_watermark,
+	Anum_next_watermark,
+	Anum_owes_no_data,
+	Anum_offsets,
+	Anum_inputs,
+	Anum_progress,
+	Natts_batch = Anum_progress
+};
+
+/* ---- writing ---- */
+
+static char *
+offsets_to_json(const SxBatchRecord *record)
+{
+	StringInfoData out;
+
+	initStringInfo(&out);
+	appendStringInfo(&out, "{\"version\": %d, \"sources\": [", RECORD_VERSION);
+	for (int i = 0; i < record->nsources; i++)
+	{
+		const SxSourceOffset *source = &record->sources[i];
+
+		appendStringInfo(&out, "%s{\"relation\": %u, \"end\": %s}",
+						 i > 0 ? ", " : "", source->relid,
+						 source->end != NULL ? source->end : "null");
+	}
+	appendStringInfoString(&out, "]}");
+	return out.data;
+}
+
+static char *
+inputs_to_json(const SxBatchRecord *record)
+{
+	StringInfoData out;
+
+	initStringInfo(&out);
+	appendStringInfo(&out, "{\"version\": %d, \"policy\": \"%s\", \"inputs\": [",
+					 RECORD_VERSION,
+					 record->policy == SX_WATERMARK_MAX ? "max" : "min");
+	for (int i = 0; i < record->ninputs; i++)
+	{
+		const SxWatermarkInput *input = &record->inputs[i];
+
+		appendStringInfo(&out, "%s{\"relation\": %u, \"delay\": " INT64_FORMAT ", \"max\": ",
+						 i > 0 ? ", " : "",
+						 record->input_relids[i], input->delay);
+		if (input->max == SX_TIME_UNSET)
+			appendStringInfoString(&out, "null}");
+		else
+			appendStringInfo(&out, INT64_FORMAT "}", input->max);
+	}
+	appendStringInfoString(&out, "]}");
+	return out.data;
+}
+
+static void
+set_watermark(Datum *value, bool *isnull, TimestampTz watermark)
+{
+	*isnull = watermark == SX_TIME_UNSET;
+	*value = TimestampTzGetDatum(watermark);
+}
+
+void
+sx_batch_record_append(const SxBatchRecord *record)
+{
+	Relation	rel = table_open(sx_catalog_relation("batch"), RowExclusiveLock);
+	Datum		values[Natts_batch];
+	bool		nulls[Natts_batch] = {0};
+	HeapTuple	tuple;
+
+	values[Anum_query - 1] = Int64GetDatum(record->query_id);
+	values[Anum_batch - 1] = Int64GetDatum(record->batch_id);
+	values[Anum_incarnation - 1] = UUIDPGetDatum(&record->incarnation);
+	values[Anum_lineage - 1] = UUIDPGetDatum(&record->lineage);
+	values[Anum_batch_timestamp - 1] = TimestampTzGetDatum(record->batch_timestamp);
+	set_watermark(&values[Anum_watermark - 1], &nulls[Anum_watermark - 1],
+				  record->watermark);
+	set_watermark(&values[Anum_next_watermark - 1], &nulls[Anum_next_watermark - 1],
+				  record->next_watermark);
+	values[Anum_owes_no_data - 1] = BoolGetDatum(record->owes_no_data);
+	values[Anum_offsets - 1] = CStringGetTextDatum(offsets_to_json(record));
+	values[Anum_inputs - 1] = CStringGetTextDatum(inputs_to_json(record));
+	values[Anum_progress - 1] = CStringGetTextDatum(record->progress);
+
+	/* The unique index is the last guard against a second worker. */
+	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+	CatalogTupleInsert(rel, tuple);
+	heap_freetuple(tuple);
+	table_close(rel, NoLock);
+}
+
+/* ---- reading ---- */
+
+static void
+corrupt(int64 query_id, int64 batch_id, const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_SX_CHECKPOINT),
+			 errmsg("checkpoint of batch %lld cannot be read", (long long) batch_id),
+			 errdetail("Column \"%s\" of streamx.batch for query %lld is not what this version of streamx writes.",
+					   what, (long long) query_id),
+			 errhint("Was it written by a newer version? Otherwise drop and create the query to begin anew.")));
+}
+
+static int64
+json_int64(const JsonbValue *value, SxBatchRecord *record, const char *what)
+{
+	if (value == NULL || value->type != jbvNumeric)
+		corrupt(record->query_id, record->batch_id, what);
+	return DatumGetInt64(DirectFunctionCall1(numeric_int8,
+											 NumericGetDatum(value->val.numeric)));
+}
+
+static JsonbValue *
+json_member(JsonbContainer *object, const char *name)
+{
+	return getKeyJsonValueFromContainer(object, name, strlen(name), NULL);
+}
+
+/* The array under `name` in the object of a column whose version we know. */
+static JsonbContainer *
+json_column_array(SxBatchRecord *record, Datum column, const char *what,
+				  const char *name, JsonbContainer **object)
+{
+	Jsonb	   *json;
+	JsonbValue *array;
+
+	json = DatumGetJsonbP(DirectFunctionCall1(jsonb_in,
+											  CStringGetDatum(TextDatumGetCString(column))));
+	if (!JB_ROOT_IS_OBJECT(json) ||
+		json_int64(json_member(&json->root, "version"), record, what) != RECORD_VERSION)
+		corrupt(record->query_id, record->batch_id, what);
+	array = json_member(&json->root, name);
+	if (array == NULL || array->type != jbvBinary ||
+		!JsonContainerIsArray(array->val.binary.data))
+		corrupt(record->query_id, record->batch_id, what);
+	if (object != NULL)
+		*object = &json->root;
+	return array->val.binary.data;
+}
+
+static JsonbContainer *
+json_element(SxBatchRecord *record, JsonbContainer *array, int i, const char *what)
+{
+	JsonbValue *element = getIthJsonbValueFromContainer(array, i);
+
+	if (element == NULL || element->type != jbvBinary ||
+		!JsonContainerIsObject(element->val.binary.data))
+		corrupt(record->query_id, record->batch_id, what);
+	return element->val.binary.data;
+}
+
+static void
+read_offsets(SxBatchRecord *record, Datum column)
+{
+	JsonbContainer *array = json_column_array(record, column, "offsets", "sources", NULL);
+
+	record->nsources = JsonContainerSize(array);
+	record->sources = palloc0(sizeof(SxSourceOffset) * Max(record->nsources, 1));
+	for (int i = 0; i < record->nsources; i++)
+	{
+		JsonbContainer *object = json_element(record, array, i, "offsets");
+		JsonbValue *end = json_member(object, "end");
+
+		record->sources[i].relid =
+			(Oid) json_int64(json_member(object, "relation"), record, "offsets");
+		if (end == NULL)
+			corrupt(record->query_id, record->batch_id, "offsets");
+		if (end->type != jbvNull)
+		{
+			Jsonb	   *json = JsonbValueToJsonb(end);
+
+			record->sources[i].end = JsonbToCString(NULL, &json->root, VARSIZE(json));
+		}
+	}
+}
+
+static void
+read_inputs(SxBatchRecord *record, Datum column)
+{
+	JsonbContainer *object;
+	JsonbContainer *array = json_column_array(record, column, "inputs", "inputs", &object);
+	JsonbValue *policy = json_member(object, "policy");
+
+	if (policy == NULL || policy->type != jbvString)
+		corrupt(record->query_id, record->batch_id, "inputs");
+	record->policy = strncmp(policy->val.string.val, "max", policy->val.string.len) == 0 ?
+		SX_WATERMARK_MAX : SX_WATERMARK_MIN;
+	record->ninputs = JsonContainerSize(array);
+	record->inputs = palloc0(sizeof(SxWatermarkInput) * Max(record->ninputs, 1));
+	record->input_relids = palloc0(sizeof(Oid) * Max(record->ninputs, 1));
+	for (int i = 0; i < record->ninputs; i++)
+	{
+		JsonbContainer *input = json_element(record, array, i, "inputs");
+		JsonbValue *max = json_member(input, "max");
+
+		record->input_relids[i] =
+			(Oid) json_int64(json_member(input, "relation"), record, "inputs");
+		record->inputs[i].delay = json_int64(json_member(input, "delay"), record, "inputs");
+		if (max != NULL && max->type == jbvNull)
+			record->inputs[i].max = SX_TIME_UNSET;
+		else
+			record->inputs[i].max = json_int64(max, record, "inputs");
+	}
+}
+
+static SxBatchRecord *
+read_record(HeapTuple tuple, TupleDesc desc)
+{
+	SxBatchRecord *record = palloc0(sizeof(SxBatchRecord));
+	Datum		values[Natts_batch];
+	bool		nulls[Natts_batch];
+
+	heap_deform_tuple(tuple, desc, values, nulls);
+	record->query_id = DatumGetInt64(values[Anum_query - 1]);
+	record->batch_id = DatumGetInt64(values[Anum_batch - 1]);
+	record->incarnation = *DatumGetUUIDP(values[Anum_incarnation - 1]);
+	record->lineage = *DatumGetUUIDP(values[Anum_lineage - 1]);
+	record->batch_timestamp = DatumGetTimestampTz(values[Anum_batch_timestamp - 1]);
+	record->watermark = nulls[Anum_watermark - 1] ? SX_TIME_UNSET :
+		DatumGetTimestampTz(values[Anum_watermark - 1]);
+	record->next_watermark = nulls[Anum_next_watermark - 1] ? SX_TIME_UNSET :
+		DatumGetTimestampTz(values[Anum_next_watermark - 1]);
+	record->owes_no_data = DatumGetBool(values[Anum_owes_no_data - 1]);
+	read_offsets(record, values[Anum_offsets - 1]);
+	read_inputs(record, values[Anum_inputs - 1]);
+	record->progress = TextDatumGetCString(values[Anum_progress - 1]);
+	return record;
+}
+
+static Relation
+open_index(LOCKMODE lockmode)
+{
+	return index_open(sx_catalog_relation("batch_query_batch"), lockmode);
+}
+
+SxBatchRecord *
+sx_batch_record_last(int64 query_id)
+{
+	Relation	rel = table_open(sx_catalog_relation("batch"), AccessShareLock);
+	Relation	index = open_index(AccessShareLock);
+	SxBatchRecord *record = NULL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_query, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(query_id));
+	scan = systable_beginscan_ordered(rel, index, NULL, 1, &key);
+	tuple = systable_getnext_ordered(scan, BackwardScanDirection);
+	if (HeapTupleIsValid(tuple))
+		record = read_record(tuple, RelationGetDescr(rel));
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
+	table_close(rel, AccessShareLock);
+	return record;
+}
+
+bool
+sx_batch_record_exists(int64 query_id, const pg_uuid_t *incarnation,
+					   int64 batch_id, const pg_uuid_t *lineage)
+{
+	Relation	rel = table_open(sx_catalog_relation("batch"), AccessShareLock);
+	TupleDesc	desc = RelationGetDescr(rel);
+	bool		found = false;
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&keys[0], Anum_query, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(query_id));
+	ScanKeyInit(&keys[1], Anum_batch, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(batch_id));
+	scan = systable_beginscan(rel, sx_catalog_relation("batch_query_batch"), true,
+							  NULL, 2, keys);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		isnull;
+		pg_uuid_t  *it;
+
+		it = DatumGetUUIDP(heap_getattr(tuple, Anum_incarnation, desc, &isnull));
+		if (memcmp(it->data, incarnation->data, UUID_LEN) != 0)
+			continue;
+		it = DatumGetUUIDP(heap_getattr(tuple, Anum_lineage, desc, &isnull));
+		if (memcmp(it->data, lineage->data, UUID_LEN) == 0)
+			found = true;
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/* ---- forgetting ---- */
+
+/* Deletes the records of the query up to and including `last`. */
+static void
+delete_range(int64 query_id, int64 last)
+{
+	Relation	rel = table_open(sx_catalog_relation("batch"), RowExclusiveLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&keys[0], Anum_query, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(query_id));
+	ScanKeyInit(&keys[1], Anum_batch, BTLessEqualStrategyNumber, F_INT8LE,
+				Int64GetDatum(last));
+	scan = systable_beginscan(rel, sx_catalog_relation("batch_query_batch"), true,
+							  NULL, 2, keys);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		simple_heap_delete(rel, &tuple->t_self);
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+}
+
+void
+sx_batch_record_trim(int64 query_id, int64 last_batch, int retain)
+{
+	if (last_batch >= retain)
+		delete_range(query_id, last_batch - retain);
+}
+
+void
+sx_batch_record_delete_all(int64 query_id)
+{
+	delete_range(query_id, PG_INT64_MAX);
+}
