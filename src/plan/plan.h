@@ -81,6 +81,9 @@ typedef struct SxPlanOperator
 	int			time_key;		/* index of the key with event time, or -1 */
 	SxKeyTime	key_time;
 	SxWindow	window;			/* SX_KEY_TIME_WINDOW */
+	bool		watermarked;	/* the time key has a watermark: late rows drop, groups expire.
+								 * False in complete mode: windows, but never late nor evicted;
+								 * then every expiry is SX_STATE_NEVER */
 	int			naggregates;
 	SxPlanAggregate *aggregates;
 
@@ -90,7 +93,7 @@ typedef struct SxPlanOperator
 
 typedef struct SxPlanStage
 {
-	Query	   *segment;		/* complete Query, ready for the planner */
+	Query	   *segment;		/* for QueryRewrite (views without streams are unexpanded) and the planner */
 	bool		reads_stream;	/* has a stream among its leaves */
 	SxPlanOperator *op;			/* NULL in the last stage */
 } SxPlanStage;
@@ -111,9 +114,12 @@ typedef struct SxPlan
 	int			nsources;
 	SxPlanSource *sources;
 
-	/* Watermark inputs: the sources' columns first, then watermark() calls. */
+	/*
+	 * Watermark inputs: the sources' columns first, then the watermark() calls
+	 * (whose maxima are taken while segments run, see time/marker.h).
+	 */
 	int			nwatermarks;
-	SxWatermarkInput *watermarks;	/* delays; maxima unset. watermark() calls fold into these, see marker.h */
+	SxWatermarkInput *watermarks;	/* delays; maxima unset */
 	int			first_marker;	/* index of the first watermark() call */
 
 	bool		stateful;

@@ -24,6 +24,9 @@ extern void sx_window_make(SxWindow *window, const Interval *size, const Interva
 /* Start of the last window that begins at or before ts. ts must be finite. */
 extern TimestampTz sx_window_last_start(const SxWindow *window, TimestampTz ts);
 
+/* The largest multiple of unit that is not above value (floor division). */
+extern int64 sx_floor_to(int64 value, int64 unit);
+
 /* How many windows hold ts at most: ceil(size / slide). */
 extern int	sx_window_max(const SxWindow *window);
 

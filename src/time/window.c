@@ -1,0 +1,81 @@
+/*
+ * window.c
+ *		Tumbling and sliding windows as arithmetic on microseconds.
+ *
+ *	 last = ts - ((ts - offset) mod slide, made non-negative)
+ *	 windows: [last - i * slide, last - i * slide + size)  while they hold ts
+ *
+ * TimestampTz counts from 2000-01-01, windows are aligned to 1970-01-01, so
+ * the epoch's distance takes part in the modulus.
+ */
+#include "postgres.h"
+
+#include "utils/timestamp.h"
+
+#include "time/window.h"
+
+/* Microseconds from 2000-01-01 back to 1970-01-01. */
+#define EPOCH_SHIFT		((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
+
+int64
+sx_floor_to(int64 value, int64 unit)
+{
+	int64		rest = value % unit;
+
+	return value - (rest < 0 ? rest + unit : rest);
+}
+
+static int64
+interval_microseconds(const Interval *interval, const char *what)
+{
+	if (interval->month != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("window %s must not contain months or years", what),
+				 errdetail("Months differ in length; windows count fixed spans of time."),
+				 errhint("Use days, hours or smaller units.")));
+	return interval->time + (int64) interval->day * USECS_PER_DAY;
+}
+
+void
+sx_window_make(SxWindow *window, const Interval *size, const Interval *slide,
+			   const Interval *offset)
+{
+	window->size = interval_microseconds(size, "size");
+	window->slide = slide ? interval_microseconds(slide, "slide") : window->size;
+	window->offset = offset ? interval_microseconds(offset, "offset") : 0;
+
+	if (window->size <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("window size must be greater than zero")));
+	if (window->slide <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("window slide must be greater than zero")));
+	if (window->slide > window->size)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("window slide must not be greater than the window size"),
+				 errdetail("Rows between two windows would belong to none.")));
+	if (window->offset >= window->slide || window->offset <= -window->slide)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("window offset must be smaller than the window slide")));
+}
+
+TimestampTz
+sx_window_last_start(const SxWindow *window, TimestampTz ts)
+{
+	/* the shift is reduced first, so that no time overflows */
+	int64		shift = (EPOCH_SHIFT - window->offset) % window->slide;
+	int64		rest = (ts % window->slide + shift) % window->slide;
+
+	return ts - (rest < 0 ? rest + window->slide : rest);
+}
+
+int
+sx_window_max(const SxWindow *window)
+{
+	return (int) ((window->size + window->slide - 1) / window->slide);
+}
