@@ -11,4 +11,13 @@
 #error "streamx needs PostgreSQL 15 or newer"
 #endif
 
+/* 16: make_range() can report soft errors. */
+#if PG_VERSION_NUM >= 160000
+#define sx_make_range(type, lower, upper) \
+	make_range((type), (lower), (upper), false, NULL)
+#else
+#define sx_make_range(type, lower, upper) \
+	make_range((type), (lower), (upper), false)
+#endif
+
 #endif
