@@ -6,15 +6,43 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 
 #include "base/settings.h"
+#include "monitor/shared.h"
 
 PG_MODULE_MAGIC;
 
 void		_PG_init(void);
 
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+static void
+request_shared_memory(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	sx_shared_request();
+}
+
+static void
+startup_shared_memory(void)
+{
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+	sx_shared_startup();
+}
+
 void
 _PG_init(void)
 {
 	sx_settings_define();
+	if (!process_shared_preload_libraries_in_progress)
+		return;					/* batch queries and DDL work; nothing runs */
+
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shared_memory;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_shared_memory;
 }

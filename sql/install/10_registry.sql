@@ -16,15 +16,16 @@ CREATE SEQUENCE streamx.query_id;
 
 CREATE TABLE streamx.query (
 	id bigint PRIMARY KEY,
-	name text NOT NULL UNIQUE,
+	name text COLLATE "C" NOT NULL UNIQUE,
 	incarnation uuid NOT NULL,
-	database oid NOT NULL,
-	owner regrole NOT NULL,
+	database oid NOT NULL,			-- 0: restored from a dump
+	cluster bigint NOT NULL,		-- system identifier: function OIDs hold there
 	view regclass NOT NULL,
 	sink_kind text NOT NULL,
 	sink_name text,
 	sink_relation regclass,
-	sink_function regprocedure,
+	sink_function text,				-- signature; regprocedure would block pg_upgrade
+	sink_function_oid oid,
 	output_mode text NOT NULL,
 	trigger text NOT NULL,
 	options jsonb NOT NULL,
@@ -35,9 +36,18 @@ CREATE TABLE streamx.query (
 	on_rewind text
 );
 COMMENT ON TABLE streamx.query IS 'Continuous queries and whether they should run; read streamx.queries instead.';
+COMMENT ON SEQUENCE streamx.query_id IS 'Ids of continuous queries.';
 
--- A dump carries the definitions only; a restored query is "created" (its database differs).
+-- A dump carries the definitions only. The library writes without triggers, so
+-- this one sees the rows that COPY restores: they become "created".
+CREATE FUNCTION streamx.query_restored() RETURNS trigger
+	LANGUAGE c AS 'MODULE_PATHNAME', 'sx_api_query_restored';
+REVOKE ALL ON FUNCTION streamx.query_restored() FROM PUBLIC;
+COMMENT ON FUNCTION streamx.query_restored() IS 'Makes a query restored from a dump one that was never started.';
+CREATE TRIGGER query_restored BEFORE INSERT ON streamx.query
+	FOR EACH ROW EXECUTE FUNCTION streamx.query_restored();
 SELECT pg_catalog.pg_extension_config_dump('streamx.query', '');
+SELECT pg_catalog.pg_extension_config_dump('streamx.query_id', '');
 
 -- One row per committed batch; the newest batches_to_retain stay.
 CREATE TABLE streamx.batch (

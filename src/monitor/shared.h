@@ -16,6 +16,7 @@
 #include "storage/lwlock.h"
 #include "storage/s_lock.h"
 #include "utils/timestamp.h"
+#include "utils/uuid.h"
 
 #define SX_MAX_SOURCES		16	/* streams of one query */
 #define SX_MAX_DATABASES	64
@@ -40,6 +41,7 @@ typedef struct SxQuerySlot
 	int64		query_id;
 	pid_t		pid;			/* of the worker; 0 while it has none */
 	Latch	   *latch;			/* of the worker; NULL while it has none */
+	Oid			owner;			/* the role the worker runs as */
 	pg_uuid_t	run_id;
 	TimestampTz started_at;
 	int			nstreams;
@@ -74,7 +76,8 @@ typedef struct SxQuerySlot
 	int64		input_rows;		/* of this run */
 	int64		output_rows;
 	int64		late_rows;
-	int			failures_in_a_row;
+	int			failures_in_a_row;	/* of any class; 0 after a batch */
+	int			retries;		/* transient ones in a row, over all processes */
 	int			restarts;
 	TimestampTz retry_at;
 	char		waits_for[NAMEDATALEN];	/* '' or what it waits for, for people */
@@ -93,6 +96,7 @@ typedef struct SxShared
 {
 	LWLock	   *lock;			/* slots taken and given back */
 	Latch	   *launcher_latch; /* NULL until the launcher runs */
+	bool		visit_all;		/* launcher: look into every database */
 	SxDatabaseSlot databases[SX_MAX_DATABASES];
 	LWLockPadded *stream_locks; /* SX_STREAM_LOCKS: writers shared, scan exclusive (source/table_stream.c) */
 	pg_atomic_uint64 stream_commits;	/* raised by every commit that wrote a stream */

@@ -5,6 +5,10 @@
  * Reads and writes go through the heap, not through SQL: owners of queries
  * have no rights on the catalog, and no search_path or user code is involved.
  * All functions need an open transaction; results are in CurrentMemoryContext.
+ *
+ * The owner is the view's, so REASSIGN OWNED is followed. The function is kept
+ * as an OID beside its signature in text: pg_upgrade keeps no function OIDs (and
+ * refuses columns of type regprocedure), so on another cluster the text counts.
  */
 #ifndef SX_REGISTRY_QUERY_H
 #define SX_REGISTRY_QUERY_H
@@ -76,7 +80,7 @@ typedef struct SxQuery
 	char	   *name;
 	pg_uuid_t	incarnation;	/* outside marks use it, never the name */
 	Oid			database;		/* where it was created; another database means: a copy */
-	Oid			owner;
+	Oid			owner;			/* of the view */
 	Oid			view;			/* streamx_query.<name> */
 	SxSinkKind	sink_kind;
 	char	   *sink_name;		/* as given, for people */
@@ -104,16 +108,32 @@ extern void sx_query_delete(int64 id);
 extern void sx_query_set_wanted(int64 id, SxWanted wanted);
 extern void sx_query_set_layout(int64 id, const char *layout);
 
+extern void sx_uuid_random(pg_uuid_t *uuid);
+
 /* Parses and checks; raises an error that names the option and lists the legal values. */
 extern void sx_query_options_parse(Jsonb *json, SxQueryOptions *options);
 
 extern const char *sx_output_mode_name(SxOutputMode mode);
 extern SxOutputMode sx_output_mode_parse(const char *name);	/* case-insensitive */
 extern const char *sx_wanted_name(SxWanted wanted);
+extern const char *sx_sink_kind_name(SxSinkKind kind);
 extern void sx_trigger_parse(const char *text, SxTriggerKind *kind, int64 *interval);
 extern char *sx_trigger_print(SxTriggerKind kind, int64 interval);
 
+/* Normalises and checks a new name: the view's name too, so at most 63 bytes. */
+extern void sx_query_name_check(const char *name);
+
+/*
+ * Serialises changes of one query's row until the end of the transaction; every
+ * function here that writes takes it itself. conditional: false if not to be had.
+ */
+extern bool sx_query_lock_row(int64 id, bool conditional);
+
+/* The row is from another database or restored from a dump: no checkpoint of it is ours. */
+extern bool sx_query_is_copy(const SxQuery *query);
+
 /* The schema "streamx" and the role that owns the extension. */
+extern bool sx_extension_installed(void);
 extern Oid	sx_catalog_namespace(void);
 extern Oid	sx_extension_owner(void);
 extern Oid	sx_catalog_relation(const char *name);	/* OID of streamx.<name>, cached */

@@ -1,0 +1,204 @@
+/*
+ * progress.c
+ *		Prints the counters of a batch as Spark's StreamingQueryProgress.
+ *
+ * Maps are sorted by key and left out when empty; rates that are not finite are
+ * left out; times are ISO 8601 in UTC with milliseconds. What streamx doesn't
+ * measure (allUpdatesTimeMs, latestOffset of a source) is left out or null.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "lib/stringinfo.h"
+#include "utils/json.h"
+#include "utils/timestamp.h"
+
+#include "monitor/progress.h"
+#include "time/watermark.h"
+
+static void
+put_text(StringInfo buf, const char *text)
+{
+	if (text == NULL)
+		appendStringInfoString(buf, "null");
+	else
+		escape_json(buf, text);
+}
+
+static void
+put_raw(StringInfo buf, const char *json)
+{
+	appendStringInfoString(buf, json != NULL ? json : "null");
+}
+
+static void
+put_time(StringInfo buf, TimestampTz time)
+{
+	struct pg_tm tm;
+	fsec_t		fsec;
+
+	/* A NULL zone pointer means UTC. */
+	if (TIMESTAMP_NOT_FINITE(time) || timestamp2tm(time, NULL, &tm, &fsec, NULL, NULL) != 0)
+	{
+		appendStringInfoString(buf, "null");
+		return;
+	}
+	appendStringInfo(buf, "\"%04d-%02d-%02dT%02d:%02d:%02d.%03dZ\"",
+					 tm.tm_year, tm.tm_mon, tm.tm_mday,
+					 tm.tm_hour, tm.tm_min, tm.tm_sec, (int) (fsec / 1000));
+}
+
+static int64
+to_ms(int64 us)
+{
+	return us / 1000;
+}
+
+/* ,"name":rows per second; nothing when the time is not known or zero */
+static void
+put_rate(StringInfo buf, const char *name, int64 rows, int64 us)
+{
+	double		rate;
+
+	if (us <= 0)
+		return;
+	rate = (double) rows * USECS_PER_SEC / us;
+	if (isfinite(rate))
+		appendStringInfo(buf, ",\"%s\":%.1f", name, rate);
+}
+
+static void
+put_durations(StringInfo buf, const SxProgress *progress)
+{
+	/* Spark commits the state within addBatch. */
+	appendStringInfo(buf,
+					 ",\"durationMs\":{\"addBatch\":" INT64_FORMAT
+					 ",\"commitOffsets\":" INT64_FORMAT
+					 ",\"latestOffset\":" INT64_FORMAT
+					 ",\"queryPlanning\":" INT64_FORMAT
+					 ",\"triggerExecution\":" INT64_FORMAT "}",
+					 to_ms(progress->us_add_batch + progress->us_state),
+					 to_ms(progress->us_commit),
+					 to_ms(progress->us_latest_offset),
+					 to_ms(progress->us_planning),
+					 to_ms(progress->us_total));
+}
+
+/*
+ * Also when the watermark is unset (D5) the map is left out rather than shown
+ * with a null: Spark's readers expect a time there.
+ */
+static void
+put_event_time(StringInfo buf, const SxProgress *progress)
+{
+	bool		rows = progress->event_rows > 0;
+	bool		watermark = !TIMESTAMP_NOT_FINITE(progress->watermark);
+
+	if (!progress->has_watermark || (!rows && !watermark))
+		return;
+	appendStringInfoString(buf, ",\"eventTime\":{");
+	if (rows)
+	{
+		appendStringInfoString(buf, "\"avg\":");
+		put_time(buf, (TimestampTz) rint(progress->event_sum / progress->event_rows));
+		appendStringInfoString(buf, ",\"max\":");
+		put_time(buf, progress->event_max);
+		appendStringInfoString(buf, ",\"min\":");
+		put_time(buf, progress->event_min);
+	}
+	if (watermark)
+	{
+		appendStringInfoString(buf, rows ? ",\"watermark\":" : "\"watermark\":");
+		put_time(buf, progress->watermark);
+	}
+	appendStringInfoChar(buf, '}');
+}
+
+static void
+put_operator(StringInfo buf, const SxOperatorProgress *op)
+{
+	appendStringInfoString(buf, "{\"operatorName\":");
+	put_text(buf, op->name);
+	appendStringInfo(buf,
+					 ",\"numRowsTotal\":" INT64_FORMAT
+					 ",\"numRowsUpdated\":" INT64_FORMAT
+					 ",\"numRowsRemoved\":" INT64_FORMAT
+					 ",\"commitTimeMs\":" INT64_FORMAT
+					 ",\"memoryUsedBytes\":" INT64_FORMAT
+					 ",\"numRowsDroppedByWatermark\":" INT64_FORMAT
+					 ",\"numShufflePartitions\":1,\"numStateStoreInstances\":1",
+					 op->rows_total, op->rows_updated, op->rows_removed,
+					 to_ms(op->commit_us), op->memory_bytes, op->rows_late);
+	if (op->rows_no_window > 0)
+		appendStringInfo(buf, ",\"customMetrics\":{\"numRowsInNoWindow\":" INT64_FORMAT "}",
+						 op->rows_no_window);
+	appendStringInfoChar(buf, '}');
+}
+
+static void
+put_source(StringInfo buf, const SxSourceProgress *source, int64 since_last, int64 us_total)
+{
+	appendStringInfoString(buf, "{\"description\":");
+	put_text(buf, source->description);
+	appendStringInfoString(buf, ",\"startOffset\":");
+	put_raw(buf, source->start_offset);
+	appendStringInfoString(buf, ",\"endOffset\":");
+	put_raw(buf, source->end_offset);
+	appendStringInfo(buf, ",\"latestOffset\":null,\"numInputRows\":" INT64_FORMAT, source->rows);
+	put_rate(buf, "inputRowsPerSecond", source->rows, since_last);
+	put_rate(buf, "processedRowsPerSecond", source->rows, us_total);
+	if (source->bytes > 0)
+		appendStringInfo(buf, ",\"metrics\":{\"bytes\":\"" INT64_FORMAT "\"}", source->bytes);
+	appendStringInfoChar(buf, '}');
+}
+
+char *
+sx_progress_to_json(const SxProgress *progress, const char *query_name,
+					const char *incarnation, const char *run_id,
+					TimestampTz previous_trigger_start)
+{
+	StringInfoData buf;
+	int64		since_last = 0;
+
+	if (previous_trigger_start != 0 && !TIMESTAMP_NOT_FINITE(previous_trigger_start))
+		since_last = progress->trigger_start - previous_trigger_start;
+	initStringInfo(&buf);
+	appendStringInfoString(&buf, "{\"id\":");
+	put_text(&buf, incarnation);
+	appendStringInfoString(&buf, ",\"runId\":");
+	put_text(&buf, run_id);
+	appendStringInfoString(&buf, ",\"name\":");
+	put_text(&buf, query_name);
+	appendStringInfoString(&buf, ",\"timestamp\":");
+	put_time(&buf, progress->trigger_start);
+	appendStringInfo(&buf, ",\"batchId\":" INT64_FORMAT ",\"batchDuration\":" INT64_FORMAT
+					 ",\"numInputRows\":" INT64_FORMAT,
+					 progress->batch_id, to_ms(progress->us_total), progress->input_rows);
+	put_rate(&buf, "inputRowsPerSecond", progress->input_rows, since_last);
+	put_rate(&buf, "processedRowsPerSecond", progress->input_rows, progress->us_total);
+	put_durations(&buf, progress);
+	put_event_time(&buf, progress);
+	appendStringInfoString(&buf, ",\"stateOperators\":[");
+	for (int i = 0; i < progress->noperators; i++)
+	{
+		if (i > 0)
+			appendStringInfoChar(&buf, ',');
+		put_operator(&buf, &progress->operators[i]);
+	}
+	appendStringInfoString(&buf, "],\"sources\":[");
+	for (int i = 0; i < progress->nsources; i++)
+	{
+		if (i > 0)
+			appendStringInfoChar(&buf, ',');
+		put_source(&buf, &progress->sources[i], since_last, progress->us_total);
+	}
+	appendStringInfoString(&buf, "],\"sink\":{\"description\":");
+	put_text(&buf, progress->sink_description);
+	appendStringInfo(&buf, ",\"numOutputRows\":" INT64_FORMAT, progress->output_rows);
+	if (progress->wal_bytes > 0)
+		appendStringInfo(&buf, ",\"metrics\":{\"walBytes\":\"" INT64_FORMAT "\"}",
+						 progress->wal_bytes);
+	appendStringInfoString(&buf, "}}");
+	return buf.data;
+}
