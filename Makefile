@@ -1,16 +1,41 @@
-# streamx: a PGXS build.  `make demo` and `make check` set up everything they need.
+# streamx: a PGXS build.  On a bare machine start with `make demo` or `make check`:
+# they install what they need, and everything else here is run by them too.
+#
+#	make, make install		with PG_CONFIG=... for a certain server
+#	make demo				a running query to look at
+#	make check				every test; SUITES="regress oracle" for some of them
+#	make oracle				the recorded Spark cases; CASES=folder for others
+#	make crash				the long form of the crash matrix
+#	make check16			builds for PostgreSQL 16 and runs its regression suite
+#	make valgrind			a representative part under valgrind
+#	make lint, make indent
+#	make installcheck		the regression suite on the running server of PGHOST, PGPORT
+all:
+
+# The goals that set up the machine themselves must work without pg_config, so they
+# stand apart from PGXS (which has a "check" of its own).
+SCRIPTED = demo check oracle crash check16 valgrind lint indent bench
+
+ifneq ($(filter-out $(SCRIPTED),$(or $(MAKECMDGOALS),all)),)
+
 EXTENSION    = streamx
 EXTVERSION  := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" streamx.control)
 MODULE_big   = streamx
-OBJS         = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/base/*.c src/row/*.c src/time/*.c \
-	src/registry/*.c src/monitor/*.c src/state/*.c src/checkpoint/*.c src/source/*.c src/sink/*.c \
-	src/plan/*.c src/exec/*.c src/engine/*.c src/worker/*.c src/api/*.c))) \
-	$(patsubst %.cc,%.o,$(sort $(wildcard src/*/*.cc)))
+ROOMS        = base row time registry monitor format state checkpoint source sink plan exec engine worker api
+OBJS         = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c $(ROOMS:%=src/%/*.c)))) \
+	$(patsubst %.cc,%.o,$(sort $(wildcard $(ROOMS:%=src/%/*.cc))))
 DATA         = $(wildcard sql/streamx--*--*.sql)
 DATA_built   = sql/streamx--$(EXTVERSION).sql
+EXTRA_CLEAN  = results regression.diffs regression.out output_iso tmp_check tmp_check_iso
 PG_CPPFLAGS  = -I$(CURDIR)/src $(SX_CPPFLAGS)
 PG_CXXFLAGS  = -std=c++17 -fPIC
 SHLIB_LINK   = -Wl,--version-script=$(CURDIR)/src/streamx.exports -lrocksdb -lzstd -lstdc++
+
+REGRESS        = $(sort $(notdir $(basename $(wildcard test/sql/*.sql))))
+REGRESS_OPTS   = --inputdir=test --load-extension=pgtap --load-extension=streamx
+ISOLATION      = $(sort $(notdir $(basename $(wildcard test/specs/*.spec))))
+ISOLATION_OPTS = --inputdir=test --outputdir=. --load-extension=streamx
+
 override with_llvm := no
 PG_CONFIG   ?= pg_config
 PGXS        := $(shell $(PG_CONFIG) --pgxs)
@@ -21,4 +46,40 @@ sql/streamx--$(EXTVERSION).sql: $(sort $(wildcard sql/install/*.sql))
 
 # Every object depends on every header: the whole tree compiles in a minute,
 # and a stale object would be worse.
-$(OBJS): $(wildcard src/*/*.h)
+$(OBJS): $(wildcard src/*/*.h) src/streamx.exports
+
+# CREATE STREAM is a library of its own; nothing else depends on it.
+ifneq ($(wildcard src/syntax/Makefile),)
+SYNTAX = $(MAKE) -C src/syntax PG_CONFIG='$(PG_CONFIG)' PG_CFLAGS='$(PG_CFLAGS)' SX_CPPFLAGS='$(SX_CPPFLAGS)'
+
+all: syntax-all
+install: syntax-install
+uninstall: syntax-uninstall
+clean: syntax-clean
+
+.PHONY: syntax-all syntax-install syntax-uninstall syntax-clean
+syntax-all syntax-install syntax-uninstall syntax-clean:
+	$(SYNTAX) $(@:syntax-%=%)
+endif
+
+else
+
+.PHONY: $(SCRIPTED)
+demo:
+	@test/harness/demo.sh
+check:
+	@test/harness/check.sh $(SUITES)
+oracle:
+	@CASES='$(CASES)' test/harness/check.sh --verbose oracle
+crash:
+	@SX_CRASH_LONG=1 test/harness/check.sh --verbose crash
+valgrind:
+	@test/harness/check.sh --verbose valgrind
+check16:
+	@test/harness/check16.sh
+lint:
+	@test/lint/run
+indent:
+	@test/harness/indent.sh
+
+endif

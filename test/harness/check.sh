@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# check.sh [--verbose] [suite...]: every test, on a machine with nothing installed.
+#
+# Works on a copy of the tree and of the server in a temporary folder: the test
+# build (assertions, crash points) is never installed where people use it.  A
+# line per suite; the last line is the sum, the exit status says the same.
+set -u
+. "$(dirname "$0")/lib.sh"
+
+verbose=
+[ "${1:-}" = --verbose ] && { verbose=1; shift; }
+suites=${*:-lint regress isolation tap oracle docs crash}
+started=$SECONDS
+
+# seconds that a suite may take
+limit_of()
+{
+	case $1 in
+		lint)      echo 120 ;;
+		regress)   echo 420 ;;
+		isolation) echo 240 ;;
+		tap)       echo 900 ;;
+		oracle)    echo 420 ;;
+		docs)      echo 240 ;;
+		crash)     [ -n "${SX_CRASH_LONG:-}" ] && echo 14400 || echo 420 ;;
+		valgrind)  echo 3600 ;;
+		*)         echo 600 ;;
+	esac
+}
+
+stopped() { trap '' INT TERM HUP; say "stopped"; clean_up; exit 130; }
+trap stopped INT TERM HUP
+trap clean_up EXIT
+
+need_packages $BUILD_PACKAGES $TEST_PACKAGES \
+	$(case " $suites " in *" valgrind "*) echo valgrind ;; esac)
+find_pg_config
+make_work check
+SRC=$WORK/src LOGS=$WORK/log
+mkdir "$SRC" "$LOGS"
+
+# What is tracked, as it is now; a tree without git is copied whole.
+if git -C "$top" rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+	(cd "$top" && git ls-files -z --cached --others --exclude-standard |
+		while IFS= read -r -d '' f; do [ -e "$f" ] && printf '%s\0' "$f"; done |
+		tar -cf - --null -T -) | tar -xf - -C "$SRC"
+else
+	(cd "$top" && tar -cf - --exclude='*.o' --exclude='*.so' --exclude=.git .) | tar -xf - -C "$SRC"
+fi
+if [ -n "${CASES:-}" ]; then
+	cp -r "$CASES" "$WORK/cases" || fail "cannot read CASES=$CASES"
+	CASES=$WORK/cases
+fi
+copy_server "$WORK/pg"
+[ "$(id -u)" != 0 ] || chown -R postgres "$WORK"
+
+say "building for $("$PG_CONFIG" --version | cut -d' ' -f1-2), with warnings as errors, assertions and crash points"
+build()
+{
+	as_server make -s -C "$SRC" -j2 all install PG_CONFIG="$PG_CONFIG" \
+		PG_CFLAGS="-Werror -DUSE_ASSERT_CHECKING" SX_CPPFLAGS=-DSX_CRASH_POINTS
+}
+if ! build >"$LOGS/build.log" 2>&1 </dev/null; then
+	grep -E 'error|Error|warning' "$LOGS/build.log" | head -20
+	say "the build failed"
+	say "0 passed, 1 failed"
+	exit 1
+fi
+
+passed=0 failed=0 skipped=0
+for suite in $suites; do
+	begin=$SECONDS
+	log=$LOGS/$suite.log
+	run() { as_server env WORK="$WORK" PG_CONFIG="$PG_CONFIG" CI="${CI:-}" CASES="${CASES:-}" \
+			SX_CRASH_LONG="${SX_CRASH_LONG:-}" STORES="${STORES:-}" \
+			timeout -k 15 "$(limit_of "$suite")" bash "$SRC/test/harness/suite.sh" "$suite"; }
+	# in the background, so that a Ctrl-C is answered at once
+	if [ -n "$verbose" ]; then
+		run </dev/null 2>&1 > >(tee "$log") &
+	else
+		run >"$log" 2>&1 </dev/null &
+	fi
+	wait $!
+	rc=$?
+	p=0 f=0 s=0
+	read -r p f s < <(sed -n 's/^SUITE \([0-9]*\) \([0-9]*\) \([0-9]*\)$/\1 \2 \3/p' "$log" | tail -1)
+	p=${p:-0} f=${f:-0} s=${s:-0}
+	note=
+	if [ $rc = 124 ] || [ $rc = 137 ]; then
+		note=" (stopped after $(limit_of "$suite") s)"
+		f=$((f + 1))
+	elif [ $rc != 0 ] && [ "$f" = 0 ]; then
+		note=" (the runner itself failed)"
+		f=1
+	fi
+	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+	printf '%-10s %5d passed %4d failed%s %5d s%s\n' "$suite" "$p" "$f" \
+		"$([ "$s" -gt 0 ] && printf ' (%d skipped)' "$s")" $((SECONDS - begin)) "$note"
+	if [ "$f" != 0 ] && [ -z "$verbose" ]; then
+		grep -aE '^ *not ok|^FAIL|FAILED|ERROR|^#   Failed' "$log" | head -30 | sed 's/^/    /'
+		[ -n "$note" ] && tail -15 "$log" | sed 's/^/    /'
+	fi
+	for pidfile in $(find "$WORK" -name postmaster.pid 2>/dev/null); do
+		stop_cluster "${pidfile%/*}"
+	done
+done
+
+if [ $failed != 0 ] && mkdir -p "$top/log" 2>/dev/null && cp -r "$LOGS" "$top/log/check.$$" 2>/dev/null; then
+	say "details: log/check.$$/"
+fi
+say "(took $((SECONDS - started)) s$([ $skipped -gt 0 ] && echo ", $skipped skipped"))"
+say "$passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# suite.sh name: one suite of check.sh, as the server's user, in the copied tree.
+# Ends with "SUITE passed failed skipped"; check.sh adds them up.
+set -u
+. "$(dirname "$0")/lib.sh"
+find_pg_config
+cd "$top" || exit 1
+pgxs=$(dirname "$(dirname "$("$PG_CONFIG" --pgxs)")")	# .../pgxs/src
+export LC_ALL=C.UTF-8 PATH="$PG_BIN:$PATH"
+
+names() { local f; for f in "$@"; do [ -e "$f" ] && basename "${f%.*}"; done; }
+
+# Counts the lines of TAP in files; indented subtests belong to their test.
+count_tap()
+{
+	cat "$@" 2>/dev/null | awk '
+		/^not ok/ && /# *TODO/ { skip++; next }
+		/^ok .*# *[Ss][Kk][Ii][Pp]/ { skip++; next }
+		/^ok/ { ok++ } /^not ok/ { bad++ }
+		END { print ok+0, bad+0, skip+0 }'
+}
+
+# What pg_regress found: a pgTAP file counts as its assertions, others as one.
+count_regress()
+{
+	local out=$1 diffs=$2 name p=0 f=0 s=0 a b c
+	shift 2
+	for name in "$@"; do
+		read -r a b c < <(sed 's/^ //' "$out/results/$name.out" 2>/dev/null | count_tap /dev/stdin)
+		if grep -qE "(^|/)$name\.out" "$diffs" 2>/dev/null || [ ! -f "$out/results/$name.out" ]; then
+			[ "$b" = 0 ] && b=1
+			echo "FAIL $name"
+		elif [ $((a + b + c)) = 0 ]; then
+			a=1
+		fi
+		p=$((p + a)) f=$((f + b)) s=$((s + c))
+	done
+	echo "SUITE $p $f $s"
+}
+
+suite_lint()
+{
+	test/lint/run --tap | tee lint.out
+	echo "SUITE $(count_tap lint.out)"
+}
+
+suite_regress()
+{
+	local tests=$(names test/sql/*.sql)
+
+	[ -n "$tests" ] || { echo "SUITE 0 0 0"; return; }
+	"$pgxs/test/regress/pg_regress" --bindir="$PG_BIN" --inputdir=test --outputdir=. \
+		--temp-instance="$WORK/regress" --temp-config=test/streamx.conf --no-locale --encoding=UTF8 \
+		--load-extension=pgtap --load-extension=streamx --dbname=contrib_regression $tests
+	cat regression.diffs 2>/dev/null
+	count_regress . regression.diffs $tests
+}
+
+suite_isolation()
+{
+	local tests=$(names test/specs/*.spec)
+
+	[ -n "$tests" ] || { echo "SUITE 0 0 0"; return; }
+	mkdir -p output_iso && ln -sfn ../expected output_iso/expected
+	"$pgxs/test/isolation/pg_isolation_regress" --bindir="$PG_BIN" --inputdir=test --outputdir=output_iso \
+		--temp-instance="$WORK/isolation" --temp-config=test/streamx.conf --no-locale --encoding=UTF8 \
+		--load-extension=streamx --dbname=isolation_regression $tests
+	cat output_iso/regression.diffs 2>/dev/null
+	count_regress output_iso output_iso/regression.diffs $tests
+}
+
+# Whole servers; each script has its own and may take five minutes.
+run_perl()
+{
+	[ $# != 0 ] || { echo "SUITE 0 0 0"; return; }
+	PG_BIN=$PG_BIN SX_TMP=$WORK/tap prove -v --timer --merge -I test/t \
+		--exec "timeout -k 10 ${SX_TEST_LIMIT:-300} perl -I test/t" "$@" 2>&1 | tee "$WORK/prove.$$"
+	local rc=${PIPESTATUS[0]} p f s
+	read -r p f s < <(sed 's/^\[[0-9:]*\] //' "$WORK/prove.$$" | count_tap /dev/stdin)
+	[ "$rc" != 0 ] && [ "$f" = 0 ] && f=1
+	echo "SUITE $p $f $s"
+}
+
+suite_tap() { run_perl $(ls test/t/*.pl 2>/dev/null | grep -v '/crash_matrix.pl$'); }
+
+suite_crash()
+{
+	[ -n "${SX_CRASH_LONG:-}" ] && SX_TEST_LIMIT=14000 || SX_TEST_LIMIT=400
+	run_perl $(ls test/t/crash_matrix.pl 2>/dev/null)
+}
+
+suite_oracle()
+{
+	mkdir -p "$WORK/oracle"
+	start_cluster "$WORK/oracle" "fsync = off" "streamx.max_failures_in_a_row = 1" "max_connections = 50" || exit 1
+	python3 test/oracle/run.py --jobs 4 --store "${STORES:-rocksdb,table}" --suite ${CASES:-test/oracle/cases}
+}
+
+suite_docs()
+{
+	mkdir -p "$WORK/docs"
+	start_cluster "$WORK/docs" "fsync = off" || exit 1
+	python3 test/docs/run.py README.md $(find docs -name '*.md' | sort) | tee docs.out
+	echo "SUITE $(count_tap docs.out)"
+}
+
+suite_valgrind() { bash test/harness/valgrind.sh; }
+
+"suite_$1"
