@@ -29,6 +29,9 @@ server_user() { if [ "$(id -u)" = 0 ]; then echo postgres; else id -un; fi; }
 
 # ---------------------------------------------------------------- packages
 
+# The one that the package python3-psycopg2 is for; others may come first in PATH.
+export PYTHON=/usr/bin/python3
+
 BUILD_PACKAGES="build-essential postgresql-15 postgresql-server-dev-15 librocksdb-dev libzstd-dev"
 TEST_PACKAGES="postgresql-15-pgtap libipc-run-perl python3 python3-psycopg2 binutils git"
 

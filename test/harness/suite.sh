@@ -93,14 +93,14 @@ suite_oracle()
 {
 	mkdir -p "$WORK/oracle"
 	start_cluster "$WORK/oracle" "fsync = off" "streamx.max_failures_in_a_row = 1" "max_connections = 50" || exit 1
-	python3 test/oracle/run.py --jobs 4 --store "${STORES:-rocksdb,table}" --suite ${CASES:-test/oracle/cases}
+	"$PYTHON" test/oracle/run.py --jobs 4 --store "${STORES:-rocksdb,table}" --suite ${CASES:-test/oracle/cases}
 }
 
 suite_docs()
 {
 	mkdir -p "$WORK/docs"
 	start_cluster "$WORK/docs" "fsync = off" || exit 1
-	python3 test/docs/run.py README.md $(find docs -name '*.md' | sort) | tee docs.out
+	"$PYTHON" test/docs/run.py README.md $(find docs -name '*.md' | sort) | tee docs.out
 	echo "SUITE $(count_tap docs.out)"
 }
 

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# demo.sh: from an empty Debian 12 to a running continuous query, to look at.
+# Ctrl-C removes the server and its folder.  Without a terminal it shows a few
+# refreshes and ends by itself.
+set -u
+. "$(dirname "$0")/lib.sh"
+
+writer=
+finish() { trap '' INT TERM HUP; [ -z "$writer" ] || kill "$writer" 2>/dev/null; clean_up; }
+trap 'finish; printf "\nThe server is stopped and its folder removed.\n"; exit 0' INT TERM HUP
+trap finish EXIT
+
+say "streamx demo"
+need_packages $BUILD_PACKAGES
+find_pg_config
+
+# One at a time: two demos, or a demo and a check, may run in one tree.
+exec 9>"$top/.build.lock"
+flock 9
+say "building for $("$PG_CONFIG" --version)"
+build_log=$(mktemp)
+if ! make -s -C "$top" -j2 all PG_CONFIG="$PG_CONFIG" >"$build_log" 2>&1 9>&-; then
+	tail -30 "$build_log" >&2
+	rm -f "$build_log"
+	fail "the build failed"
+fi
+say "installing into $("$PG_CONFIG" --pkglibdir)"
+if ! as_root make -s -C "$top" install PG_CONFIG="$PG_CONFIG" >"$build_log" 2>&1 9>&-; then
+	tail -30 "$build_log" >&2
+	rm -f "$build_log"
+	fail "the installation failed"
+fi
+rm -f "$build_log"
+exec 9>&-
+
+make_work demo
+say "starting a private PostgreSQL in $WORK"
+start_cluster "$WORK" "shared_buffers = 64MB" || fail "PostgreSQL does not start"
+sql() { "$PG_BIN/psql" -X -q -v ON_ERROR_STOP=1 "$@"; }
+
+sql -e <<'SQL' || fail "the query could not be made"
+CREATE EXTENSION streamx;
+
+CREATE STREAM clicks (
+    user_id bigint, url text, ts timestamptz,
+    WATERMARK FOR ts AS ts - INTERVAL '2 seconds');
+
+SELECT create_query('clicks_per_url', $$
+    SELECT tumble(ts, '10 seconds') AS w, url, count(*) AS n, count(DISTINCT user_id) AS users
+    FROM clicks GROUP BY w, url $$,
+    sink => 'clicks_per_url', output_mode => 'update');
+
+SELECT start_query('clicks_per_url');
+SQL
+
+# People clicking: some hundred rows a second, in small transactions.
+sql <<'SQL'
+CREATE PROCEDURE click(seconds float8) LANGUAGE plpgsql AS $$
+DECLARE
+	until timestamptz := clock_timestamp() + seconds * interval '1 second';
+BEGIN
+	WHILE clock_timestamp() < until LOOP
+		INSERT INTO clicks
+		SELECT (random() * 500)::bigint, '/' || (ARRAY['home', 'docs', 'blog', 'cart'])[1 + floor(random() * random() * 4)::int],
+			clock_timestamp() - random() * interval '1 second'
+		FROM generate_series(1, 10 + (random() * 30)::int);
+		COMMIT;
+		PERFORM pg_sleep(0.05);
+	END LOOP;
+END $$;
+SQL
+(trap 'exit 0' TERM INT; while [ -d "$WORK" ]; do sql -c "CALL click(5)" >/dev/null 2>&1 || sleep 1; done) &
+writer=$!
+
+screen()
+{
+	sql -P pager=off -P footer=off <<'SQL' 2>&1
+\echo SELECT * FROM clicks_per_url: the last windows, always consistent
+SELECT to_char(lower(w), 'HH24:MI:SS') AS from, to_char(upper(w), 'HH24:MI:SS') AS until, url, n, users
+FROM clicks_per_url ORDER BY w DESC, n DESC LIMIT 8;
+\echo SELECT * FROM streamx.queries
+SELECT * FROM streamx.queries \gx
+SQL
+	say "Another terminal:  $PG_BIN/psql -h $WORK -U postgres"
+}
+
+if [ -t 1 ]; then
+	while :; do
+		text=$(screen)
+		printf '\033[H\033[J%s\nCtrl-C ends the demo and removes everything.\n' "$text"
+		sleep 1 & wait $!
+	done
+else
+	for i in 1 2 3 4; do
+		sleep 2 & wait $!
+		say ""
+		say "--- refresh $i of 4"
+		text=$(screen)
+		say "$text"
+	done
+	state=$(sql -At -c "SELECT state FROM streamx.queries WHERE name = 'clicks_per_url'")
+	rows=$(sql -At -c "SELECT count(*) FROM clicks_per_url")
+	[ "$state" = running ] && [ "$rows" -gt 0 ] || fail "the query is $state with $rows result rows"
+	say ""
+	say "The query ran; the server is stopped and its folder removed."
+fi

@@ -1,0 +1,133 @@
+# StreamCheck.pm
+#		A stream with writers whose rows are known, and the check that sinks equal them.
+#
+# Every writing transaction puts the same rows into the stream s and into the
+# ordinary table ref, together with its own xid8. A batch record's offset is a
+# snapshot; so the rows below the committed offsets are those of ref with
+# pg_visible_in_snapshot(tx, offset), whatever was killed meanwhile. Results,
+# offsets and watermark are read in one snapshot, so the check holds at any
+# moment, also while the queries run.
+package StreamCheck;
+
+use strict;
+use warnings;
+
+# The clock of events is a sequence: 20 ms a row, jittered by up to 3 s. The
+# watermark's 60 s are far more than writers can be apart, so no row is late.
+my $objects = q{
+CREATE EXTENSION streamx;
+CREATE SEQUENCE clock;
+CREATE SEQUENCE rounds;
+CREATE TABLE ref (tx xid8 NOT NULL, k int, name text, v bigint, ts timestamptz);
+SELECT create_stream('s', '(k int, name text, v bigint, ts timestamptz, WATERMARK FOR ts AS ts - INTERVAL ''60 seconds'')');
+
+-- one transaction's rows; some in a subtransaction that is given up
+CREATE FUNCTION write_rows(n int) RETURNS void LANGUAGE plpgsql AS $f$
+BEGIN
+	INSERT INTO ref
+	SELECT pg_current_xact_id(), (random() * 20)::int, repeat(md5((random() * 20000)::int::text), 4),
+	       (random() * 1000)::int,
+	       timestamptz '2026-01-15 00:00:00+00' + nextval('clock') * interval '20 milliseconds'
+	       - random() * interval '3 seconds'
+	FROM generate_series(1, n);
+	IF random() < 0.2 THEN
+		BEGIN
+			INSERT INTO s VALUES (-1, 'rolled back', -1, now());
+			RAISE EXCEPTION 'given up';
+		EXCEPTION WHEN raise_exception THEN NULL;
+		END;
+	END IF;
+	INSERT INTO s SELECT k, name, v, ts FROM ref WHERE tx = pg_current_xact_id();
+END $f$;
+
+CREATE PROCEDURE write_for_a_while(rounds int, pause float8) LANGUAGE plpgsql AS $f$
+BEGIN
+	FOR i IN 1 .. rounds LOOP
+		PERFORM write_rows((random() * 30)::int + 1);
+		IF random() < 0.1 THEN ROLLBACK; ELSE COMMIT; END IF;
+		PERFORM pg_sleep(pause * random());
+	END LOOP;
+END $f$;
+
+-- the last record of a query: its snapshot and the watermark it evicted by
+CREATE VIEW upto AS
+SELECT DISTINCT ON (q.name) q.name, b.batch, b.watermark,
+       substring(b.offsets FROM '\d+:\d+:[\d,]*')::pg_snapshot AS snapshot
+FROM streamx.query q JOIN streamx.batch b ON b.query = q.id ORDER BY q.name, b.batch DESC;
+
+CREATE FUNCTION below(query text) RETURNS SETOF ref LANGUAGE sql STABLE AS $f$
+	SELECT r.* FROM ref r, upto u WHERE u.name = query AND pg_visible_in_snapshot(r.tx, u.snapshot)
+$f$;
+};
+
+# name => [SELECT, output mode, what the sink should hold given below()]
+my %queries = (
+	appended => [
+		q{SELECT tumble(ts, '10 seconds') AS w, k, count(*) AS n, sum(v) AS sv FROM s GROUP BY w, k}, 'append',
+		q{SELECT * FROM (SELECT tumble(ts, '10 seconds') AS w, k, count(*) AS n, sum(v) AS sv FROM below('appended')
+		  GROUP BY w, k) x WHERE upper(w) <= (SELECT watermark FROM upto WHERE name = 'appended')} ],
+	updated => [
+		q{SELECT name, count(*) AS n, sum(v) AS sv, max(ts) AS last FROM s GROUP BY name}, 'update',
+		q{SELECT name, count(*) AS n, sum(v) AS sv, max(ts) AS last FROM below('updated') GROUP BY name} ],
+	copied => [
+		q{SELECT k, v, ts FROM s WHERE v % 2 = 0}, 'append',
+		q{SELECT k, v, ts FROM below('copied') WHERE v % 2 = 0} ]);
+
+sub names { return sort keys %queries; }
+
+sub set_up
+{
+	my ($node, %options) = @_;
+	my $json = join(', ', map { "\"$_\": \"$options{$_}\"" } sort keys %options);
+	$node->sql($objects);
+	for my $name (names())
+	{
+		my ($select, $mode) = @{ $queries{$name} };
+		$node->sql("SELECT create_query('$name', \$q\$$select\$q\$, sink => '${name}_sink', output_mode => '$mode', "
+			  . "options => '{$json}')");
+	}
+}
+
+sub start_all { my ($node) = @_; $node->sql("SELECT start_query('$_')") for names(); }
+sub stop_all { my ($node) = @_; $node->sql("SELECT stop_query('$_', '60 s')") for names(); }
+sub drain { my ($node) = @_; $node->sql("SELECT process_all_available('$_', '120 s')") for names(); }
+
+# What differs between a sink and the batch answer over the rows below the
+# committed offsets; '' if nothing. One statement, one snapshot.
+sub differences
+{
+	my ($node, $name) = @_;
+	my $wanted = $queries{$name}[2];
+	my $columns = { appended => 'w, k, n, sv', updated => 'name, n, sv, last', copied => 'k, v, ts' }->{$name};
+	my $sql = qq{
+		WITH want AS MATERIALIZED ($wanted), have AS MATERIALIZED (SELECT $columns FROM ${name}_sink),
+		lost AS (SELECT * FROM want EXCEPT ALL SELECT * FROM have),
+		extra AS (SELECT * FROM have EXCEPT ALL SELECT * FROM want),
+		late AS (SELECT batch FROM streamx.batch b JOIN streamx.query q ON q.id = b.query
+		         WHERE q.name = '$name' AND progress ~ '"numRowsDroppedByWatermark": *[1-9]')
+		SELECT concat_ws('; ', (SELECT 'lost ' || count(*) || ', e.g. ' || min(lost::text) FROM lost HAVING count(*) > 0),
+			(SELECT 'extra ' || count(*) || ', e.g. ' || min(extra::text) FROM extra HAVING count(*) > 0),
+			(SELECT 'late rows in batch ' || min(batch) FROM late HAVING count(*) > 0))};
+	return $node->sql($sql);
+}
+
+# '' if all sinks are right
+sub all_differences
+{
+	my ($node) = @_;
+	return join('; ', grep { $_ ne '' } map { my $d = differences($node, $_); $d eq '' ? '' : "$_: $d" } names());
+}
+
+sub batches { my ($node) = @_; return $node->sql("SELECT coalesce(sum(batch + 1), 0) FROM upto"); }
+
+# At the end: everything in, everything out, and the answer of the batch query.
+sub final_differences
+{
+	my ($node) = @_;
+	drain($node);
+	my $behind = $node->sql(q{SELECT count(*) FROM ref r, upto u WHERE NOT pg_visible_in_snapshot(r.tx, u.snapshot)});
+	return "$behind rows never read" if $behind ne '0';
+	return all_differences($node);
+}
+
+1;
