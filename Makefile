@@ -23,7 +23,10 @@ EXTVERSION  := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" streamx.con
 MODULE_big   = streamx
 ROOMS        = base row time registry monitor format state checkpoint source sink plan exec engine worker api
 OBJS         = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c $(ROOMS:%=src/%/*.c)))) \
-	$(patsubst %.cc,%.o,$(sort $(wildcard $(ROOMS:%=src/%/*.cc))))
+	$(patsubst %.cc,%.o,$(sort $(wildcard $(ROOMS:%=src/%/*.cc)))) \
+	$(SYNTAX_SHARED)
+# The grammar of CREATE STREAM: in streamx_syntax, and in create_stream().
+SYNTAX_SHARED = $(addprefix src/syntax/,statement_scan.o rewrite.o stream_ddl.o table_like.o)
 DATA         = $(wildcard sql/streamx--*--*.sql)
 DATA_built   = sql/streamx--$(EXTVERSION).sql
 EXTRA_CLEAN  = results regression.diffs regression.out output_iso tmp_check tmp_check_iso
@@ -58,6 +61,7 @@ uninstall: syntax-uninstall
 clean: syntax-clean
 
 .PHONY: syntax-all syntax-install syntax-uninstall syntax-clean
+syntax-all syntax-install: $(SYNTAX_SHARED)
 syntax-all syntax-install syntax-uninstall syntax-clean:
 	$(SYNTAX) $(@:syntax-%=%)
 endif

@@ -20,4 +20,13 @@
 	make_range((type), (lower), (upper), false)
 #endif
 
+/* 16: one function checks the rights on objects of every class. */
+#if PG_VERSION_NUM >= 160000
+#define sx_type_aclcheck(type, role, mode) \
+	object_aclcheck(TypeRelationId, (type), (role), (mode))
+#else
+#define sx_type_aclcheck(type, role, mode) \
+	pg_type_aclcheck((type), (role), (mode))
+#endif
+
 #endif
