@@ -6,7 +6,7 @@
 #	make check				every test; SUITES="regress oracle" for some of them
 #	make oracle				the recorded Spark cases; CASES=folder for others
 #	make crash				the long form of the crash matrix
-#	make check16			builds for PostgreSQL 16 and runs its regression suite
+#	make check16, check18	builds for another PostgreSQL, runs the regression suite, upgrades to it
 #	make valgrind			a representative part under valgrind
 #	make lint, make indent
 #	make installcheck		the regression suite on the running server of PGHOST, PGPORT
@@ -14,7 +14,7 @@ all:
 
 # The goals that set up the machine themselves must work without pg_config, so they
 # stand apart from PGXS (which has a "check" of its own).
-SCRIPTED = demo check oracle crash check16 valgrind lint indent bench
+SCRIPTED = demo check oracle crash check16 check18 valgrind lint indent bench
 
 ifneq ($(filter-out $(SCRIPTED),$(or $(MAKECMDGOALS),all)),)
 
@@ -79,8 +79,8 @@ crash:
 	@SX_CRASH_LONG=1 test/harness/check.sh --verbose crash
 valgrind:
 	@test/harness/check.sh --verbose valgrind
-check16:
-	@test/harness/check16.sh
+check16 check18:
+	@test/harness/check_version.sh $(@:check%=%)
 lint:
 	@test/lint/run
 indent:

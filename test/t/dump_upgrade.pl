@@ -1,0 +1,124 @@
+# What leaves the server: pg_dump and restore carry definitions only, pg_upgrade
+# carries everything but the stores, DROP EXTENSION and copied databases take or
+# leave queries as they should.
+#
+# pg_upgrade is tested when SX_OLD_BIN names the programs of an older server.
+use strict;
+use warnings;
+
+use FindBin;
+use Test::More;
+
+use lib $FindBin::Bin;
+use SxCluster;
+use StreamCheck;
+
+my $node = SxCluster->new('first', conf => ['max_connections = 40']);
+$node->start;
+
+sub dump_of
+{
+	my ($db) = @_;
+	my $file = "$node->{dir}/$db.sql";
+	SxCluster::run_quietly("$node->{dir}/dump.log", "$node->{bin}/pg_dump", '-h', $node->{dir}, '-U', 'postgres', '-f', $file, $db) == 0
+	  or die SxCluster::slurp("$node->{dir}/dump.log");
+	return $file;
+}
+
+# Without what changes from dump to dump.
+sub comparable
+{
+	my $text = SxCluster::slurp($_[0]);
+	$text =~ s/^\\(un)?restrict .*$//mg;
+	return $text;
+}
+
+# ---------------------------------------------------------------- dump and restore
+$node->sql('CREATE DATABASE one');
+$node->sql('CREATE ROLE reader; CREATE ROLE runner LOGIN');
+$node->{db} = 'one';
+StreamCheck::set_up($node, state_store => 'table');
+$node->sql(q{
+	COMMENT ON FOREIGN TABLE s IS 'what is written';
+	GRANT SELECT ON s TO reader;
+	GRANT INSERT ON s TO runner;
+	CREATE SCHEMA "Odd Name";
+	SELECT create_stream('"Odd Name"."Str eam"', '("Col A" int, ts timestamptz, WATERMARK FOR ts AS ts - INTERVAL ''1 minute'')');
+	SELECT create_query('odd query', $q$ SELECT "Col A", ts FROM "Odd Name"."Str eam" WHERE "Col A" > 0 $q$, sink => '"Odd Name"."Out"');
+});
+StreamCheck::start_all($node);
+$node->sql('CALL write_for_a_while(30, 0)');
+is(StreamCheck::final_differences($node), '', 'the queries ran before the dump');
+
+my $file = dump_of('one');
+unlike(SxCluster::slurp($file), qr/COPY streamx\.(batch|intent|failure)/, 'a dump has no checkpoints');
+$node->sql('CREATE DATABASE two');
+my ($rc, $out, $err) = $node->try_sql(SxCluster::slurp($file), db => 'two');
+is($rc, 0, 'the dump restores without an error') or diag($err);
+is(comparable(dump_of('two')), comparable($file), 'a dump of the restored database is the same dump');
+is($node->sql('SELECT DISTINCT state FROM streamx.queries', db => 'two'), 'created', 'restored queries were never started');
+my $mine = $node->sql(q{SELECT string_agg(incarnation::text, ',' ORDER BY name) FROM streamx.query}, db => 'one');
+my $theirs = $node->sql(q{SELECT string_agg(incarnation::text, ',' ORDER BY name) FROM streamx.query}, db => 'two');
+isnt($theirs, $mine, 'they have incarnations of their own');
+is($node->sql('SELECT count(*) FROM s', db => 'two'), '0', 'the rows of a stream are not in the dump');
+
+# ---------------------------------------------------------------- two databases with queries
+$node->sql('TRUNCATE ref, appended_sink, updated_sink, copied_sink', db => 'two');
+$node->{db} = 'two';
+StreamCheck::start_all($node);
+$node->sql('CALL write_for_a_while(30, 0)');
+is(StreamCheck::final_differences($node), '', 'the restored queries run and are right');
+$node->{db} = 'one';
+$node->sql('CALL write_for_a_while(10, 0)');
+is(StreamCheck::final_differences($node), '', 'beside those of the first database');
+
+# ---------------------------------------------------------------- databases come and go
+($rc, $out, $err) = $node->try_sql('CREATE DATABASE copy TEMPLATE two', db => 'postgres');
+is($rc, 0, 'a database with running queries can be a template') or diag($err);
+is($node->sql('SELECT DISTINCT state FROM streamx.queries', db => 'copy'), 'created', 'queries of a copied database are not started');
+ok($node->poll("SELECT bool_and(state = 'running') FROM streamx.queries WHERE name <> 'odd query'", 't', 30), 'those of the original still run');
+($rc, $out, $err) = $node->try_sql('DROP DATABASE two', db => 'postgres');
+is($rc, 0, 'a database with running queries can be dropped') or diag($err);
+
+# ---------------------------------------------------------------- DROP EXTENSION
+($rc, $out, $err) = $node->try_sql('DROP EXTENSION streamx');
+isnt($rc, 0, 'DROP EXTENSION is refused while streams depend on it');
+($rc, $out, $err) = $node->try_sql('DROP EXTENSION streamx CASCADE');
+is($rc, 0, 'DROP EXTENSION CASCADE works with running queries') or diag($err);
+ok($node->poll("SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = 'one' AND backend_type ~ 'streamx.*(query|worker)'", 't', 30),
+	'no worker of its queries is left');
+is($node->sql("SELECT count(*) FROM ref", db => 'one') > 0, 1, 'ordinary tables stay');
+$node->sql('CREATE EXTENSION streamx');
+is($node->sql('SELECT count(*) FROM streamx.queries'), '0', 'a new extension begins empty');
+ok($node->is_up, 'the server is up');
+$node->remove;
+
+# ---------------------------------------------------------------- pg_upgrade
+SKIP:
+{
+	skip 'no second server (make check16)', 4 unless $ENV{SX_OLD_BIN};
+
+	my $old = SxCluster->new('old', bin => $ENV{SX_OLD_BIN});
+	$old->start;
+	StreamCheck::set_up($old, state_store => 'rocksdb');
+	StreamCheck::start_all($old);
+	$old->sql('CALL write_for_a_while(40, 0)');
+	is(StreamCheck::final_differences($old), '', 'the queries ran on the old server');
+	$old->sql('CALL write_for_a_while(10, 0)');
+	StreamCheck::stop_all($old);
+	$old->stop;
+
+	my $new = SxCluster->new('new');
+	chdir '/';
+	my $log = "$new->{dir}/upgrade.log";
+	$rc = SxCluster::run_quietly($log, 'sh', '-c', "cd $new->{dir} && exec \"\$@\"", 'sh', "$new->{bin}/pg_upgrade",
+		'-b', $old->{bin}, '-B', $new->{bin}, '-d', $old->{data}, '-D', $new->{data}, '-U', 'postgres', '-s', $new->{dir});
+	is($rc, 0, 'pg_upgrade works') or diag(SxCluster::slurp($log));
+	$new->start;
+	StreamCheck::start_all($new);
+	$new->sql('CALL write_for_a_while(10, 0)');
+	is(StreamCheck::final_differences($new), '', 'the queries go on on the new server');
+	ok($new->poll("SELECT bool_and(state = 'running') FROM streamx.queries", 't', 30), 'and run');
+}
+
+done_testing();
