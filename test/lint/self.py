@@ -9,6 +9,7 @@ import exports
 import includes
 import lengths
 import paths
+import reference
 
 
 def put(top, name, text):
@@ -33,7 +34,9 @@ def main():
         for command in (["gcc", "-c", "-fPIC", "src/base/leak.c", "-o", "src/base/leak.o"],
                         ["gcc", "-shared", "src/base/leak.o", "-o", "streamx.so"]):
             subprocess.run(command, cwd=top, check=True)
-        wanted = {includes: 1, lengths: 2, paths: 1, comments: 1, exports: 2}
+        put(top, "src/base/errors.h", "MAKE_SQLSTATE('S','X','9','9','9')\n")
+        put(top, "docs/reference/all.md", "a()\n")
+        wanted = {reference: 2, includes: 1, lengths: 2, paths: 1, comments: 1, exports: 2}
         for module, count in wanted.items():
             found = list(module.check(top))
             if len(found) != count:
