@@ -175,7 +175,7 @@ make_mark(const SxWatermarkClause *clause, const char *text)
 							   DEFELEM_UNSPEC, location);
 }
 
-/* Reads [SERVER name] [OPTIONS (...)]. */
+/* Reads [SERVER name] [OPTIONS (...)], with the ";" that an error may be near. */
 static void
 parse_tail(CreateForeignTableStmt *create, const SxStreamStatement *stream, const char *text)
 {
@@ -183,7 +183,7 @@ parse_tail(CreateForeignTableStmt *create, const SxStreamStatement *stream, cons
 		"CREATE FOREIGN TABLE s () " :
 		"CREATE FOREIGN TABLE s () SERVER " SX_DEFAULT_SERVER " ";
 	int			shift = stream->tail_start - (int) strlen(prefix);
-	char	   *parsed = psprintf("%s%.*s", prefix, stream->tail_end - stream->tail_start,
+	char	   *parsed = psprintf("%s%.*s", prefix, stream->end - stream->tail_start,
 								  text + stream->tail_start);
 	RawStmt    *raw = linitial_node(RawStmt, parse(parsed, text, shift));
 	CreateForeignTableStmt *tail = castNode(CreateForeignTableStmt, raw->stmt);

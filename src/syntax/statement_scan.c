@@ -315,6 +315,7 @@ walk_statement(const Statement *statement)
 	SxStreamStatement *stream = palloc0(sizeof(SxStreamStatement));
 
 	stream->start = t[0].start;
+	stream->end = t[statement->n - 1].end;
 	stream->word_start = t[1].start;
 	stream->tail_start = -1;
 	if (is_keyword(&t[0], "create"))

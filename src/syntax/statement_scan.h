@@ -35,6 +35,7 @@ typedef struct SxStreamStatement
 {
 	SxStreamVerb verb;
 	int			start;			/* of the verb */
+	int			end;			/* behind the ";", if there is one */
 	int			word_start;		/* of the word STREAM */
 	List	   *watermarks;		/* SxWatermarkClause *; at most one of CREATE */
 	int			tail_start;		/* CREATE: [SERVER ...] [OPTIONS ...]; -1 if absent */

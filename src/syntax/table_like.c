@@ -106,9 +106,13 @@ make_comment(RangeVar *target, Relation rel, Form_pg_attribute att)
 static List *
 expand_clause(ParseState *pstate, TableLikeClause *like, RangeVar *target, List **later)
 {
-	Relation	rel = relation_openrv(like->relation, AccessShareLock);
+	ParseCallbackState callback;
+	Relation	rel;
 	List	   *columns = NIL;
 
+	setup_parser_errposition_callback(&callback, pstate, like->relation->location);
+	rel = relation_openrv(like->relation, AccessShareLock);
+	cancel_parser_errposition_callback(&callback);
 	check_like_source(pstate, rel, like->relation);
 	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
 	{
