@@ -8,6 +8,7 @@
 #	make crash				the long form of the crash matrix
 #	make check16, check18	builds for another PostgreSQL, runs the regression suite, upgrades to it
 #	make valgrind			a representative part under valgrind
+#	make bench			figures beside hand-made SQL; ONLY=p2,p7,latency,cost,recovery
 #	make lint, make indent
 #	make installcheck		the regression suite on the running server of PGHOST, PGPORT
 all:
@@ -85,5 +86,7 @@ lint:
 	@test/lint/run
 indent:
 	@test/harness/indent.sh
+bench:
+	@ONLY='$(ONLY)' RUNS='$(RUNS)' LONG='$(LONG)' ROWS='$(ROWS)' test/bench/run.sh
 
 endif
