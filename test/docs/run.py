@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Runs the SQL examples of the documentation: run.py page.md ...
 
 Each page's ```sql blocks run in order, in a fresh database with the extension, as one psql session; a page without a

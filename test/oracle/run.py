@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Replays the recorded cases of Spark on streamx and compares (see README.md here).
 
   run.py [options] [folder or case.json ...]      default: the cases beside this file
@@ -30,6 +30,8 @@ def arguments():
     ap.add_argument("--jobs", type=int, default=3, help="cases at the same time")
     ap.add_argument("--restart-between-steps", action="store_true", help="stop and start before every step")
     ap.add_argument("--state-memory", default="", help="option state_memory of every query, e.g. 4MB")
+    ap.add_argument("--sink", choices=["foreach_batch", "table"], default="foreach_batch",
+                    help="foreach_batch shows every batch; table compares what the table holds after each step")
     ap.add_argument("--strict", action="store_true", help='"not yet" counts as failed')
     ap.add_argument("--keep", action="store_true", help="keep the objects of failed cases and the database")
     ap.add_argument("--suite", action="store_true", help="also print the line that check.sh adds up")
