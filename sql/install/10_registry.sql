@@ -59,6 +59,7 @@ CREATE TABLE streamx.batch (
 	watermark timestamptz,			-- NULL: unset
 	next_watermark timestamptz,
 	owes_no_data boolean NOT NULL,
+	last_intent bigint,				-- newest batch with output for an outside sink
 	offsets text NOT NULL,			-- JSON
 	inputs text NOT NULL,			-- JSON
 	progress text NOT NULL			-- JSON

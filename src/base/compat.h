@@ -11,6 +11,13 @@
 #error "streamx needs PostgreSQL 15 or newer"
 #endif
 
+/* 16: one function for the rights on objects of any class. */
+#if PG_VERSION_NUM < 160000
+#define object_aclcheck(classid, oid, role, mode) \
+	((classid) == ProcedureRelationId ? pg_proc_aclcheck((oid), (role), (mode)) : \
+	 pg_namespace_aclcheck((oid), (role), (mode)))
+#endif
+
 /* 16: make_range() can report soft errors. */
 #if PG_VERSION_NUM >= 160000
 #define sx_make_range(type, lower, upper) \

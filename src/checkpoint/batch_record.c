@@ -49,6 +49,7 @@ enum
 	Anum_watermark,
 	Anum_next_watermark,
 	Anum_owes_no_data,
+	Anum_last_intent,
 	Anum_offsets,
 	Anum_inputs,
 	Anum_progress,
@@ -126,6 +127,8 @@ sx_batch_record_append(const SxBatchRecord *record)
 	set_watermark(&values[Anum_next_watermark - 1], &nulls[Anum_next_watermark - 1],
 				  record->next_watermark);
 	values[Anum_owes_no_data - 1] = BoolGetDatum(record->owes_no_data);
+	values[Anum_last_intent - 1] = Int64GetDatum(record->last_intent);
+	nulls[Anum_last_intent - 1] = record->last_intent < 0;
 	values[Anum_offsets - 1] = CStringGetTextDatum(offsets_to_json(record));
 	values[Anum_inputs - 1] = CStringGetTextDatum(inputs_to_json(record));
 	values[Anum_progress - 1] = CStringGetTextDatum(record->progress);
@@ -270,10 +273,21 @@ read_record(HeapTuple tuple, TupleDesc desc)
 	record->next_watermark = nulls[Anum_next_watermark - 1] ? SX_TIME_UNSET :
 		DatumGetTimestampTz(values[Anum_next_watermark - 1]);
 	record->owes_no_data = DatumGetBool(values[Anum_owes_no_data - 1]);
+	record->last_intent = nulls[Anum_last_intent - 1] ? -1 :
+		DatumGetInt64(values[Anum_last_intent - 1]);
 	read_offsets(record, values[Anum_offsets - 1]);
 	read_inputs(record, values[Anum_inputs - 1]);
 	record->progress = TextDatumGetCString(values[Anum_progress - 1]);
 	return record;
+}
+
+static void
+set_batch_keys(ScanKey keys, int64 query_id, StrategyNumber strategy, RegProcedure compare,
+			   int64 batch_id)
+{
+	ScanKeyInit(&keys[0], Anum_query, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(query_id));
+	ScanKeyInit(&keys[1], Anum_batch, strategy, compare, Int64GetDatum(batch_id));
 }
 
 static Relation
@@ -304,6 +318,26 @@ sx_batch_record_last(int64 query_id)
 	return record;
 }
 
+SxBatchRecord *
+sx_batch_record_read(int64 query_id, int64 batch_id)
+{
+	Relation	rel = table_open(sx_catalog_relation("batch"), AccessShareLock);
+	SxBatchRecord *record = NULL;
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	set_batch_keys(keys, query_id, BTEqualStrategyNumber, F_INT8EQ, batch_id);
+	scan = systable_beginscan(rel, sx_catalog_relation("batch_query_batch"), true,
+							  NULL, 2, keys);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		record = read_record(tuple, RelationGetDescr(rel));
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return record;
+}
+
 bool
 sx_batch_record_exists(int64 query_id, const pg_uuid_t *incarnation,
 					   int64 batch_id, const pg_uuid_t *lineage)
@@ -315,10 +349,7 @@ sx_batch_record_exists(int64 query_id, const pg_uuid_t *incarnation,
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	ScanKeyInit(&keys[0], Anum_query, BTEqualStrategyNumber, F_INT8EQ,
-				Int64GetDatum(query_id));
-	ScanKeyInit(&keys[1], Anum_batch, BTEqualStrategyNumber, F_INT8EQ,
-				Int64GetDatum(batch_id));
+	set_batch_keys(keys, query_id, BTEqualStrategyNumber, F_INT8EQ, batch_id);
 	scan = systable_beginscan(rel, sx_catalog_relation("batch_query_batch"), true,
 							  NULL, 2, keys);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
@@ -349,10 +380,7 @@ delete_range(int64 query_id, int64 last)
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	ScanKeyInit(&keys[0], Anum_query, BTEqualStrategyNumber, F_INT8EQ,
-				Int64GetDatum(query_id));
-	ScanKeyInit(&keys[1], Anum_batch, BTLessEqualStrategyNumber, F_INT8LE,
-				Int64GetDatum(last));
+	set_batch_keys(keys, query_id, BTLessEqualStrategyNumber, F_INT8LE, last);
 	scan = systable_beginscan(rel, sx_catalog_relation("batch_query_batch"), true,
 							  NULL, 2, keys);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))

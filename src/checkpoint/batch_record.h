@@ -28,6 +28,7 @@ typedef struct SxBatchRecord
 	TimestampTz watermark;		/* the one this batch evicted by */
 	TimestampTz next_watermark; /* the one batch N+1 will evict by */
 	bool		owes_no_data;	/* a no-data batch is due, also after a restart (D12) */
+	int64		last_intent;	/* newest batch up to this one with output for an outside sink, -1: none */
 	int			nsources;
 	SxSourceOffset *sources;
 	SxWatermarkPolicy policy;	/* fixed by the first start */
@@ -42,6 +43,9 @@ extern void sx_batch_record_append(const SxBatchRecord *record);
 
 /* Newest record of the query, NULL if none; CurrentMemoryContext. */
 extern SxBatchRecord *sx_batch_record_last(int64 query_id);
+
+/* One record; NULL if it is not there (any more). */
+extern SxBatchRecord *sx_batch_record_read(int64 query_id, int64 batch_id);
 
 /* Is (incarnation, batch, lineage) part of this history? */
 extern bool sx_batch_record_exists(int64 query_id, const pg_uuid_t *incarnation,

@@ -29,8 +29,16 @@ typedef struct SxSinkConfig
 {
 	const SxQuery *query;
 	TupleDesc	desc;			/* of the result */
-	int			nkeys;			/* result columns that identify a row in update mode */
+
+	/*
+	 * Result columns that identify a row. NULL: rows have no identity (a
+	 * stateless query), or it is not in the result: then keys_missing names
+	 * the grouping column that is not selected. Not NULL with nkeys 0: the
+	 * result is a single row (an aggregate without GROUP BY).
+	 */
+	int			nkeys;
 	const AttrNumber *keys;
+	const char *keys_missing;
 } SxSinkConfig;
 
 /* The result of one batch. */

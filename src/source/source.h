@@ -56,6 +56,9 @@ typedef struct SxSourceRoutine
 	/* End of the next range; NULL: no row there. In a transaction. */
 	SxOffset   *(*next_end) (SxSource *source, const SxOffset *start, const SxChoose *choose);
 
+	/* Optional. About how many rows wait after start; to share a limit between sources. */
+	int64		(*available) (SxSource *source, const SxOffset *start, const SxChoose *choose);
+
 	/* Everything that is available now, without limit: the end of available_now. */
 	SxOffset   *(*latest) (SxSource *source, const SxOffset *start, const SxChoose *choose);
 
