@@ -75,6 +75,8 @@ my %queries = (
 
 sub names { return sort keys %queries; }
 
+sub all_names { my ($node) = @_; return (names(), $node->{outside} ? 'outside' : ()); }
+
 sub set_up
 {
 	my ($node, %options) = @_;
@@ -88,9 +90,41 @@ sub set_up
 	}
 }
 
-sub start_all { my ($node) = @_; $node->sql("SELECT start_query('$_')") for names(); }
-sub stop_all { my ($node) = @_; $node->sql("SELECT stop_query('$_', '60 s')") for names(); }
-sub drain { my ($node) = @_; $node->sql("SELECT process_all_available('$_', '120 s')") for names(); }
+sub start_all { my ($node) = @_; $node->sql("SELECT start_query('$_')") for all_names($node); }
+sub stop_all { my ($node) = @_; $node->sql("SELECT stop_query('$_', '60 s')") for all_names($node); }
+sub drain { my ($node) = @_; $node->sql("SELECT process_all_available('$_', '120 s')") for all_names($node); }
+
+# A query whose sink lies outside PostgreSQL: files in a folder of the server.
+sub set_up_outside
+{
+	my ($node, %options) = @_;
+	my $directory = "$node->{dir}/out";
+	mkdir $directory;
+	chown((getpwnam('postgres'))[ 2, 3 ], $directory) if $> == 0;
+	my $json = join(', ', map { "\"$_\": \"$options{$_}\"" } sort keys %options);
+	$node->sql("SELECT create_query('outside', 'SELECT k, v, ts FROM s WHERE v % 3 = 0', sink => 'directory', "
+		  . "options => '{\"directory\": \"$directory\"" . ($json ? ", $json" : '') . "}')");
+	$node->{outside} = $directory;
+}
+
+# What differs between the files and the rows below the committed offsets. Rows may be
+# missing while an intent waits; nothing may be there twice, or that was not
+# committed. Only while no query runs: files don't know snapshots.
+sub outside_differences
+{
+	my ($node, $directory) = @_;
+	$directory ||= $node->{outside} or return '';
+	return $node->sql(qq{
+		WITH line AS (SELECT l::jsonb AS j FROM pg_ls_dir('$directory') f,
+			LATERAL regexp_split_to_table(pg_read_file('$directory/' || f), E'\n') l WHERE f ~ '\.jsonl\$' AND l <> ''),
+		have AS (SELECT (j->>'k')::int AS k, (j->>'v')::bigint AS v, (j->>'ts')::timestamptz AS ts FROM line),
+		want AS MATERIALIZED (SELECT k, v, ts FROM below('outside') WHERE v % 3 = 0),
+		extra AS (SELECT * FROM have EXCEPT ALL SELECT * FROM want),
+		lost AS (SELECT * FROM want EXCEPT ALL SELECT * FROM have)
+		SELECT concat_ws('; ', (SELECT 'files have ' || count(*) || ' rows too many, e.g. ' || min(extra::text) FROM extra HAVING count(*) > 0),
+			(SELECT 'files miss ' || count(*) || ' rows and no intent waits' FROM lost HAVING count(*) > 0
+			 AND NOT EXISTS (SELECT 1 FROM streamx.intent)))});
+}
 
 # What differs between a sink and the batch answer over the rows below the
 # committed offsets; '' if nothing. One statement, one snapshot.
@@ -127,7 +161,11 @@ sub final_differences
 	drain($node);
 	my $behind = $node->sql(q{SELECT count(*) FROM ref r, upto u WHERE NOT pg_visible_in_snapshot(r.tx, u.snapshot)});
 	return "$behind rows never read" if $behind ne '0';
-	return all_differences($node);
+	if ($node->{outside})
+	{
+		$node->poll('SELECT count(*) = 0 FROM streamx.intent', 't', 30) or return 'intents stay';
+	}
+	return join('; ', grep { $_ ne '' } all_differences($node), outside_differences($node));
 }
 
 1;

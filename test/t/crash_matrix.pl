@@ -35,7 +35,7 @@ sub recover_and_check
 	$node->set('streamx.crash_point', '');
 	$node->set('streamx.enabled', 'off');
 	$node->start;
-	my $differences = StreamCheck::all_differences($node);
+	my $differences = join('; ', grep { $_ ne '' } StreamCheck::all_differences($node), StreamCheck::outside_differences($node));
 	is($differences, '', "$what: each sink equals the batch query below its offsets, before the first new batch");
 	return $differences eq '';
 }
@@ -113,6 +113,7 @@ sub matrix
 	my $node = SxCluster->new($label, conf => [ 'restart_after_crash = off', 'streamx.enabled = off', 'max_connections = 40', @$conf ]);
 	$node->start;
 	StreamCheck::set_up($node, %options);
+	StreamCheck::set_up_outside($node, %options);
 	StreamCheck::start_all($node);
 	$node->sql('CALL write_for_a_while(20, 0)');
 	my @writers = map { $node->background('CALL write_for_a_while(300, 0.05)') } 1 .. 2;

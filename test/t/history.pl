@@ -81,6 +81,8 @@ sub workers { my ($node) = @_; return $node->sql("SELECT count(*) FROM pg_stat_a
 	mkdir $archive;
 	chown((getpwnam('postgres'))[ 2, 3 ], $archive) if $> == 0;
 	my $node = running_primary('archived', 'rocksdb', 'archive_mode = on', "archive_command = 'cp %p $archive/%f'");
+	StreamCheck::set_up_outside($node);
+	$node->sql("SELECT start_query('outside')");
 	more_batches($node, 10);
 	my $restored = $node->base_backup('restored');
 	more_batches($node, 15);
@@ -99,6 +101,14 @@ sub workers { my ($node) = @_; return $node->sql("SELECT count(*) FROM pg_stat_a
 	ok($restored->poll('SELECT NOT pg_is_in_recovery()'), 'recovery to the point in mid-run ends');
 	cmp_ok(StreamCheck::batches($restored), '<', 'inf', 'the restored server has a checkpoint');
 	goes_on($restored, 'point-in-time recovery');
+
+	# the files did not go back: they are ahead of the checkpoint
+	my $list = sub { join ' ', sort map { s{.*/}{}r } glob("$node->{outside}/*") };
+	my $files = $list->();
+	ok($restored->poll("SELECT state = 'sink_ahead' FROM streamx.queries WHERE name = 'outside'", 't', 30),
+		'a sink outside that is ahead of the checkpoint stops its query');
+	$restored->sql('CALL write_for_a_while(10, 0.01)');
+	is($list->(), $files, 'and nothing is written to it');
 	$restored->remove;
 	$node->remove;
 }
