@@ -36,4 +36,25 @@
 	pg_type_aclcheck((type), (role), (mode))
 #endif
 
+/* 17: restrictions may be attached; 18: disabled nodes are counted. */
+#if PG_VERSION_NUM >= 180000
+#define sx_create_foreignscan_path(root, rel, rows, startup, total, outer) \
+	create_foreignscan_path((root), (rel), NULL, (rows), 0, (startup), (total), NIL, (outer), NULL, NIL, NIL)
+#elif PG_VERSION_NUM >= 170000
+#define sx_create_foreignscan_path(root, rel, rows, startup, total, outer) \
+	create_foreignscan_path((root), (rel), NULL, (rows), (startup), (total), NIL, (outer), NULL, NIL, NIL)
+#else
+#define sx_create_foreignscan_path(root, rel, rows, startup, total, outer) \
+	create_foreignscan_path((root), (rel), NULL, (rows), (startup), (total), NIL, (outer), NULL, NIL)
+#endif
+
+/* 16: TRUNCATE can run as the table's owner. */
+#if PG_VERSION_NUM >= 160000
+#define sx_truncate(rels, relids) \
+	ExecuteTruncateGuts((rels), (relids), NIL, DROP_RESTRICT, false, false)
+#else
+#define sx_truncate(rels, relids) \
+	ExecuteTruncateGuts((rels), (relids), NIL, DROP_RESTRICT, false)
+#endif
+
 #endif

@@ -9,6 +9,7 @@
 #ifndef SX_SOURCE_SOURCE_H
 #define SX_SOURCE_SOURCE_H
 
+#include "access/attnum.h"
 #include "executor/tuptable.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
@@ -33,6 +34,12 @@ typedef struct SxSource
 typedef struct SxScan
 {
 	SxSource   *source;
+
+	/*
+	 * Columns up to this one are wanted, others may come as NULL; 0: none. A new
+	 * scan has all; the caller may lower it before the first row.
+	 */
+	AttrNumber	last_needed;
 } SxScan;
 
 typedef struct SxChoose
@@ -68,9 +75,12 @@ typedef struct SxSourceRoutine
 	 * (of the stream's row type) and returns false at the end.
 	 */
 	SxScan	   *(*scan_begin) (SxSource *source, const SxOffset *start, const SxOffset *end);
-	bool		(*scan_next) (SxScan *scan, TupleTableSlot *slot);
+	bool		(*scan_next) (SxScan *scan, TupleTableSlot *slot);	/* slot stays valid until the next call */
 	void		(*scan_rescan) (SxScan *scan);
 	void		(*scan_end) (SxScan *scan);
+
+	/* Optional. All rows there are now, for a plain SELECT outside of a query; NULL: refused. */
+	SxScan	   *(*scan_all) (SxSource *source, Snapshot snapshot);
 
 	/* JSON text and back; parse raises ERRCODE_SX_CHECKPOINT. */
 	char	   *(*offset_print) (const SxOffset *offset);

@@ -1,0 +1,280 @@
+/*
+ * fdw.c
+ *		The scan of a stream, whatever its wrapper.
+ *
+ * As a leaf of a streaming plan it gives the rows of the batch's range and counts
+ * them, with their event times, in the first pass that reaches the end. A pass that
+ * stops early counts nothing: the engine then drains the range (source.c).
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "catalog/pg_class.h"
+#include "commands/explain.h"
+#include "executor/executor.h"
+#include "foreign/foreign.h"
+#include "nodes/makefuncs.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/planmain.h"
+#include "optimizer/restrictinfo.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
+#include "utils/queryenvironment.h"
+#include "utils/rel.h"
+
+#include "base/compat.h"
+#include "source/event_times.h"
+#include "source/fdw.h"
+
+/* Plans are kept over many batches, so they must fit more than an empty stream. */
+#define LEAST_ROWS		10000
+
+typedef struct StreamScanState
+{
+	SxBatchSource *batch;		/* NULL: a plain SELECT */
+	SxScan	   *scan;			/* NULL: no rows */
+	bool		counting;		/* this pass counts; it began at the beginning */
+	SxEventTimes seen;
+} StreamScanState;
+
+/* ---- planning ---- */
+
+static void
+get_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid relid)
+{
+	const SxFdw *fdw = sx_fdw_of(relid);
+	double		rows = fdw != NULL && fdw->estimate != NULL ? fdw->estimate(relid) : 0;
+
+	rel->tuples = Max(rows, LEAST_ROWS);
+	set_baserel_size_estimates(root, rel);
+}
+
+static void
+get_paths(PlannerInfo *root, RelOptInfo *rel, Oid relid)
+{
+	Cost		startup = rel->baserestrictcost.startup;
+	Cost		total = startup +
+		rel->tuples * (cpu_tuple_cost + rel->baserestrictcost.per_tuple);
+
+	add_path(rel, (Path *) sx_create_foreignscan_path(root, rel, rel->rows, startup, total,
+													  rel->lateral_relids));
+}
+
+/* fdw_private: the last column that the query uses, so that the others need not be formed. */
+static ForeignScan *
+get_plan(PlannerInfo *root, RelOptInfo *rel, Oid relid, ForeignPath *path, List *tlist,
+		 List *clauses, Plan *outer_plan)
+{
+	Bitmapset  *attrs = NULL;
+	ListCell   *lc;
+	int			member = -1;
+	int			last = 0;
+
+	pull_varattnos((Node *) rel->reltarget->exprs, rel->relid, &attrs);
+	foreach(lc, rel->baserestrictinfo)
+		pull_varattnos((Node *) lfirst_node(RestrictInfo, lc)->clause, rel->relid, &attrs);
+	foreach(lc, clauses)
+		pull_varattnos((Node *) lfirst_node(RestrictInfo, lc)->clause, rel->relid, &attrs);
+	while ((member = bms_next_member(attrs, member)) >= 0)
+	{
+		int			attnum = member + FirstLowInvalidHeapAttributeNumber;
+
+		if (attnum == 0)
+			last = MaxAttrNumber;	/* the whole row */
+		last = Max(last, attnum);
+	}
+	return make_foreignscan(tlist, extract_actual_clauses(clauses, false), rel->relid,
+							NIL, list_make1(makeInteger(last)), NIL, NIL, outer_plan);
+}
+
+/* ---- running ---- */
+
+static SxBatchSource *
+find_batch(EState *estate, Oid relid)
+{
+	EphemeralNamedRelation enr;
+	SxBatchSources *sources;
+
+	if (estate->es_queryEnv == NULL)
+		return NULL;
+	enr = get_ENR(estate->es_queryEnv, SX_BATCH_ENR);
+	if (enr == NULL)
+		return NULL;
+	sources = enr->reldata;
+	for (int i = 0; i < sources->n; i++)
+	{
+		if (sources->sources[i].source->relid == relid)
+			return &sources->sources[i];
+	}
+	return NULL;
+}
+
+static void
+start_counting(StreamScanState *state)
+{
+	state->counting = state->batch != NULL && !state->batch->counted;
+	if (state->counting)
+		sx_event_times_begin(&state->seen, state->batch);
+}
+
+static void
+begin_scan(ForeignScanState *node, int eflags)
+{
+	EState	   *estate = node->ss.ps.state;
+	Oid			relid = RelationGetRelid(node->ss.ss_currentRelation);
+	StreamScanState *state;
+	SxSource   *source;
+	int			last_needed = intVal(linitial(((ForeignScan *) node->ss.ps.plan)->fdw_private));
+
+	if (eflags & EXEC_FLAG_EXPLAIN_ONLY)
+		return;
+	state = palloc0(sizeof(StreamScanState));
+	node->fdw_state = state;
+	state->batch = find_batch(estate, relid);
+	if (state->batch == NULL)
+	{
+		source = sx_source_open(relid);
+		if (source->routine->scan_all == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("stream %s cannot be read by a plain SELECT", source->name),
+					 errdetail("Its rows are generated for the batches of a continuous query; outside of one there are none."),
+					 errhint("Use it in a query made by create_query.")));
+		state->scan = source->routine->scan_all(source, estate->es_snapshot);
+	}
+	else if (state->batch->end != NULL)
+	{
+		source = state->batch->source;
+		state->scan = source->routine->scan_begin(source, state->batch->start, state->batch->end);
+		last_needed = Max(last_needed, state->batch->event_attnum);
+	}
+	if (state->scan != NULL)
+		state->scan->last_needed = Min(state->scan->last_needed, last_needed);
+	start_counting(state);
+}
+
+static TupleTableSlot *
+iterate_scan(ForeignScanState *node)
+{
+	StreamScanState *state = node->fdw_state;
+	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
+
+	if (state->scan != NULL &&
+		state->scan->source->routine->scan_next(state->scan, slot))
+	{
+		if (state->counting)
+			sx_event_times_see(&state->seen, slot);
+		return slot;
+	}
+	if (state->counting)
+	{
+		sx_event_times_finish(&state->seen, state->batch);
+		state->counting = false;
+	}
+	return ExecClearTuple(slot);
+}
+
+static void
+rescan(ForeignScanState *node)
+{
+	StreamScanState *state = node->fdw_state;
+
+	if (state->scan != NULL)
+		state->scan->source->routine->scan_rescan(state->scan);
+	start_counting(state);
+}
+
+static void
+end_scan(ForeignScanState *node)
+{
+	StreamScanState *state = node->fdw_state;
+
+	if (state == NULL || state->scan == NULL)
+		return;
+	ExecClearTuple(node->ss.ss_ScanTupleSlot);	/* may point into a page */
+	state->scan->source->routine->scan_end(state->scan);
+	state->scan = NULL;
+}
+
+static void
+explain_scan(ForeignScanState *node, ExplainState *es)
+{
+	Oid			relid = RelationGetRelid(node->ss.ss_currentRelation);
+	const SxFdw *fdw = sx_fdw_of(relid);
+
+	if (fdw != NULL && es->verbose)
+		ExplainPropertyText("Stream Kind", fdw->routine(relid)->name, es);
+}
+
+/* ---- what streams refuse ---- */
+
+static List *
+plan_modify(PlannerInfo *root, ModifyTable *plan, Index relation, int subplan)
+{
+	RangeTblEntry *rte = planner_rt_fetch(relation, root);
+
+	if (plan->operation == CMD_UPDATE || plan->operation == CMD_DELETE)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot %s stream \"%s\"",
+						plan->operation == CMD_UPDATE ? "update" : "delete from",
+						get_rel_name(rte->relid)),
+				 errdetail("Rows of a stream may have been read already; they are only appended."),
+				 errhint("Storage is freed by option \"retention\" of the stream.")));
+	return NIL;
+}
+
+static void
+exec_truncate(List *rels, DropBehavior behavior, bool restart_seqs)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot truncate stream \"%s\"",
+					RelationGetRelationName((Relation) linitial(rels))),
+			 errdetail("Queries that have not read all of its rows would lose them."),
+			 errhint("Storage is freed by option \"retention\" of the stream.")));
+}
+
+SxFdw *
+sx_fdw_make(void)
+{
+	SxFdw	   *fdw = palloc0(sizeof(SxFdw));
+	FdwRoutine *routine = &fdw->base;
+
+	routine->type = T_FdwRoutine;
+	routine->GetForeignRelSize = get_rel_size;
+	routine->GetForeignPaths = get_paths;
+	routine->GetForeignPlan = get_plan;
+	routine->BeginForeignScan = begin_scan;
+	routine->IterateForeignScan = iterate_scan;
+	routine->ReScanForeignScan = rescan;
+	routine->EndForeignScan = end_scan;
+	routine->ExplainForeignScan = explain_scan;
+	routine->PlanForeignModify = plan_modify;
+	routine->ExecForeignTruncate = exec_truncate;
+	return fdw;
+}
+
+static bool
+has_handler(Oid server)
+{
+	return OidIsValid(GetForeignDataWrapper(GetForeignServer(server)->fdwid)->fdwhandler);
+}
+
+/* Wrappers and servers can be renamed; our scan callback is what makes one ours. */
+const SxFdw *
+sx_fdw_of(Oid relid)
+{
+	FdwRoutine *routine;
+	Oid			server;
+
+	if (get_rel_relkind(relid) != RELKIND_FOREIGN_TABLE)
+		return NULL;
+	server = GetForeignServerIdByRelId(relid);
+	if (!has_handler(server))
+		return NULL;
+	routine = GetFdwRoutineByServerId(server);
+	return routine->BeginForeignScan == begin_scan ? (const SxFdw *) routine : NULL;
+}

@@ -1,0 +1,77 @@
+/*
+ * source.c
+ *		Opens the source of a stream, and reads ranges that no plan read to the end.
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/table.h"
+#include "executor/executor.h"
+#include "foreign/foreign.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "source/event_times.h"
+#include "source/fdw.h"
+#include "source/table_stream.h"
+
+bool
+sx_relation_is_stream(Oid relid)
+{
+	return sx_fdw_of(relid) != NULL;
+}
+
+bool
+sx_stream_is_insertable(Oid relid)
+{
+	const SxFdw *fdw = sx_fdw_of(relid);
+
+	return fdw != NULL && fdw->routine(relid) == &sx_table_stream_routine;
+}
+
+SxSource *
+sx_source_open(Oid relid)
+{
+	Relation	rel = relation_open(relid, AccessShareLock);
+	const SxFdw *fdw = sx_fdw_of(relid);
+	SxSource   *source;
+
+	if (fdw == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a stream", RelationGetRelationName(rel)),
+				 errhint("Streams are made by CREATE STREAM, create_stream() or CREATE FOREIGN TABLE ... SERVER streamx.")));
+	source = fdw->routine(relid)->open(rel);
+	source->name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
+											  RelationGetRelationName(rel));
+	relation_close(rel, NoLock);
+	return source;
+}
+
+void
+sx_batch_source_drain(SxBatchSource *batch)
+{
+	const SxSourceRoutine *routine = batch->source->routine;
+	SxEventTimes times;
+	Relation	rel;
+	TupleTableSlot *slot;
+	SxScan	   *scan;
+
+	if (batch->counted)
+		return;
+	sx_event_times_begin(&times, batch);
+	if (batch->end != NULL)
+	{
+		rel = table_open(batch->source->relid, AccessShareLock);
+		slot = MakeSingleTupleTableSlot(CreateTupleDescCopy(RelationGetDescr(rel)), &TTSOpsVirtual);
+		scan = routine->scan_begin(batch->source, batch->start, batch->end);
+		scan->last_needed = batch->event_attnum;
+		while (routine->scan_next(scan, slot))
+			sx_event_times_see(&times, slot);
+		ExecDropSingleTupleTableSlot(slot);
+		routine->scan_end(scan);
+		table_close(rel, NoLock);
+	}
+	sx_event_times_finish(&times, batch);
+}

@@ -1,0 +1,562 @@
+/*
+ * table_stream.c
+ *		The INSERT-able stream: a stream whose rows lie in hidden heaps.
+ *
+ * Rows commit in any order, so no counter and no block number alone can say what
+ * was read. A position is a snapshot (stream_offset.h): the next batch takes a
+ * new snapshot B, and reads the rows whose top transaction (sx_xid) had ended in
+ * B and not in the old one, A, and which are visible. A transaction is in one
+ * difference of successive snapshots and in no other, so none of its rows is
+ * missed or read twice, whenever it commits. Rows of rolled-back subtransactions
+ * carry the same sx_xid and are left out because they aren't visible.
+ *
+ * Where to look. Reading all blocks each time would be quadratic. For each heap
+ * the position has a low block L, and
+ *
+ *		every row in a block before L has been read or will never be visible,
+ *		and no row will ever be put in a block before L.
+ *
+ * The first half is seen while the blocks are read: L stays at the first block
+ * with a row whose transaction had not ended. The second half rests on how rows
+ * are written (stream_writer.c): each flush begins at the relation's last page or
+ * extends it, without free space map and without the remembered target block, and
+ * holds the stream's lock shared for as long as it runs. A reader takes that lock
+ * exclusively and reads the number of blocks N: no flush runs at that moment, so
+ * each later one begins at block N - 1 or after. L never passes N - 1.
+ *
+ * After a crash the heap may be shorter than N: extending is not logged by itself,
+ * and blocks that held only rows of lost transactions may be missing. Therefore L
+ * never passes the last block that held a row which was read: that row's
+ * transaction committed before the batch that recorded L, so its page was logged
+ * before L was and is there again whenever L is. The hidden heaps are created with
+ * vacuum_truncate off, so nothing shortens them otherwise; a rewritten or
+ * truncated heap has another file, for which L does not count. Whether sx_xid is
+ * frozen doesn't matter, xmin decides only visibility.
+ *
+ * A batch can be cut: rows of (A, B] are taken in the order of (generation, block,
+ * line pointer) up to the page that passes max_rows, and the position holds both
+ * snapshots and the place. Rows of (A, B] don't change any more: their
+ * transactions ended, and nobody updates hidden heaps.
+ *
+ * The own transaction's rows belong to a later batch (xid_snapshot.c).
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "base/errors.h"
+#include "source/table_stream.h"
+
+typedef struct StreamScan
+{
+	SxScan		base;
+	SxStreamHeaps heaps;
+	SxStreamLayout *layout;
+	SxStreamRange range;
+	BlockNumber first[SX_STREAM_HEAPS];
+	BlockNumber behind[SX_STREAM_HEAPS];	/* one past the last block to read */
+
+	/* where it is */
+	int			heap;
+	BlockNumber block;			/* to be read next */
+	int			row;			/* index in page.rows, to be given next */
+	SxStreamPage page;
+} StreamScan;
+
+/* ---- the heaps ---- */
+
+static void
+close_first(SxStreamHeaps *heaps, int n)
+{
+	for (int i = 0; i < n; i++)
+		table_close(heaps->rels[i], AccessShareLock);
+}
+
+/* The same heaps in the same roles. */
+static bool
+same_storage(const SxStreamStorage *a, const SxStreamStorage *b)
+{
+	for (int i = 0; i < SX_STREAM_HEAPS; i++)
+	{
+		if (a->heaps[i].heap != b->heaps[i].heap ||
+			a->heaps[i].generation != b->heaps[i].generation)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Between reading the catalog and locking the heaps one may be emptied or become
+ * the current one, so look again with the locks held.
+ */
+void
+sx_stream_heaps_open(Oid stream, const char *name, SxStreamHeaps *heaps)
+{
+	SxStreamStorage again;
+	int			order[SX_STREAM_HEAPS];
+
+	if (!sx_stream_storage_read(stream, &heaps->storage))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("stream %s has no storage", name),
+				 errdetail("It was created while event triggers did not fire."),
+				 errhint("Any ALTER FOREIGN TABLE of it makes the storage.")));
+	for (;;)
+	{
+		heaps->n = sx_stream_storage_order(&heaps->storage, order);
+		for (int i = 0; i < heaps->n; i++)
+		{
+			const SxStreamHeap *heap = &heaps->storage.heaps[order[i]];
+
+			heaps->rels[i] = table_open(heap->heap, AccessShareLock);
+			heaps->generations[i] = heap->generation;
+			heaps->files[i] = heaps->rels[i]->rd_rel->relfilenode;
+		}
+		if (sx_stream_storage_read(stream, &again) && same_storage(&again, &heaps->storage))
+			return;
+		close_first(heaps, heaps->n);
+		heaps->storage = again;
+	}
+}
+
+void
+sx_stream_heaps_close(SxStreamHeaps *heaps)
+{
+	for (int i = 0; i < heaps->n; i++)
+		table_close(heaps->rels[i], NoLock);
+	heaps->n = 0;
+}
+
+/* ---- positions ---- */
+
+static SxStreamOffset *
+make_offset(SxXidSnapshot *done, const SxStreamOffset *like)
+{
+	SxStreamOffset *offset = palloc0(sizeof(SxStreamOffset));
+
+	if (like != NULL)
+		*offset = *like;
+	offset->base.routine = &sx_table_stream_routine;
+	offset->done = done;
+	offset->target = NULL;
+	memset(&offset->cut, 0, sizeof(offset->cut));
+	offset->cut_rows = 0;
+	return offset;
+}
+
+/* After a rewrite the cut is found again by the number of rows before it. */
+static void
+find_cut(const SxStreamOffset *offset, Relation heap, Snapshot snapshot, SxStreamPlace *place)
+{
+	SxStreamBound start = {.done = offset->done};
+	SxStreamBound end = {.done = offset->target};
+	SxStreamRange range;
+	SxStreamPage page = {InvalidBuffer};
+	BlockNumber nblocks = RelationGetNumberOfBlocks(heap);
+	int64		left = offset->cut_rows;
+
+	sx_stream_range_init(&range, &start, &end, snapshot);
+	place->block = 0;
+	place->row = FirstOffsetNumber;
+	for (BlockNumber block = 0; block < nblocks && left > 0; block++)
+	{
+		sx_stream_page_read(&page, heap, offset->cut.generation, block, &range);
+		place->block = block;
+		if (page.nrows > 0)
+			place->row = page.rows[Min(left, page.nrows) - 1] + 1;
+		left -= page.nrows;
+	}
+	sx_stream_page_release(&page);
+}
+
+void
+sx_stream_bound(const SxStreamOffset *offset, SxStreamHeaps *heaps, Snapshot snapshot,
+				SxStreamBound *bound)
+{
+	memset(bound, 0, sizeof(*bound));
+	bound->done = offset->done;
+	bound->target = offset->target;
+	if (offset->target == NULL)
+		return;
+	bound->cut.generation = offset->cut.generation;
+	bound->cut.block = offset->cut.block;
+	bound->cut.row = FirstOffsetNumber;
+	for (int i = 0; i < heaps->n; i++)
+	{
+		if (heaps->generations[i] == offset->cut.generation &&
+			heaps->files[i] != offset->cut.file)
+			find_cut(offset, heaps->rels[i], snapshot, &bound->cut);
+	}
+}
+
+bool
+sx_stream_loss_concerns(const SxStreamLoss *loss, const SxStreamOffset *offset)
+{
+	if (loss->generation < offset->first_generation ||
+		sx_xid_snapshot_contains(offset->done, loss->xid))
+		return false;
+	return offset->target == NULL ||
+		!sx_xid_snapshot_contains(offset->target, loss->xid) ||
+		loss->generation >= offset->cut.generation;
+}
+
+static void
+check_offset(SxSource *source, const SxStreamOffset *offset)
+{
+	ListCell   *lc;
+
+	if (offset->done->xmax > U64FromFullTransactionId(ReadNextFullTransactionId()))
+		sx_stream_offset_invalid(source->name,
+								 "It names transactions that this server has not run yet, so it was written by another one or before the server was reset.");
+	foreach(lc, sx_stream_losses(source->relid))
+	{
+		SxStreamLoss *loss = (SxStreamLoss *) lfirst(lc);
+
+		if (!sx_stream_loss_concerns(loss, offset))
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_SX_DATA_LOST),
+				 errmsg("rows of stream %s were removed before they were read", source->name),
+				 errdetail("The retention of the stream passed at %s; rows of transaction %llu and others had not been read.",
+						   timestamptz_to_str(loss->at), (unsigned long long) loss->xid),
+				 errhint("Raise option \"retention\" of the stream; drop and create the query to begin with the rows that are left.")));
+	}
+}
+
+/* ---- choosing a range ---- */
+
+/* What one walk over the heaps found. */
+typedef struct Walk
+{
+	SxStreamHeaps *heaps;
+	BlockNumber nblocks[SX_STREAM_HEAPS];
+	SxStreamRange range;
+	SxStreamOffset *end;		/* cut or complete; marks raised */
+	int64		rows;
+} Walk;
+
+static void
+set_mark(SxStreamOffset *offset, int64 generation, Oid file, BlockNumber block)
+{
+	SxStreamMark *mark;
+
+	if (offset->nmarks == SX_STREAM_HEAPS)
+		elog(ERROR, "too many heaps in an offset");
+	mark = &offset->marks[offset->nmarks++];
+	mark->generation = generation;
+	mark->file = file;
+	mark->block = block;
+}
+
+/* Ends the walk behind this block; the rest of the target is for later batches. */
+static void
+cut_here(Walk *walk, const SxStreamOffset *start, int i, BlockNumber block, int64 rows_of_heap)
+{
+	SxStreamOffset *end = walk->end;
+	bool		goes_on = start->target != NULL && walk->range.start.target == walk->range.end.done;
+
+	end->target = end->done;
+	end->done = goes_on ? start->done :
+		start->target != NULL ? start->target : start->done;
+	end->cut.generation = walk->heaps->generations[i];
+	end->cut.file = walk->heaps->files[i];
+	end->cut.block = block + 1;
+	end->cut_rows = rows_of_heap;
+	if (goes_on && start->cut.generation == end->cut.generation)
+		end->cut_rows += start->cut_rows;
+}
+
+/*
+ * Counts the rows after start whose transactions are in target. Returns as soon
+ * as max_rows are passed, at the end of a page.
+ */
+static void
+walk_heaps(Walk *walk, const SxStreamOffset *start, SxXidSnapshot *target, Snapshot snapshot,
+		   int64 max_rows)
+{
+	SxStreamHeaps *heaps = walk->heaps;
+	SxStreamPage page = {InvalidBuffer};
+	SxStreamBound from;
+	SxStreamBound to = {.done = target};
+	bool		cut = false;
+
+	sx_stream_bound(start, heaps, snapshot, &from);
+	sx_stream_range_init(&walk->range, &from, &to, snapshot);
+	walk->end = make_offset(target, start);
+	walk->end->nmarks = 0;
+	walk->rows = 0;
+	for (int i = 0; i < heaps->n; i++)
+	{
+		BlockNumber low = sx_stream_offset_low(start, heaps->generations[i], heaps->files[i]);
+		BlockNumber last_read = low;
+		BlockNumber first_later = InvalidBlockNumber;
+		int64		rows = 0;
+
+		for (BlockNumber block = low; block < walk->nblocks[i] && !cut; block++)
+		{
+			sx_stream_page_read(&page, heaps->rels[i], heaps->generations[i], block, &walk->range);
+			if (page.later && first_later == InvalidBlockNumber)
+				first_later = block;
+			if (page.nrows == 0)
+				continue;
+			last_read = block;
+			rows += page.nrows;
+			walk->rows += page.nrows;
+			if (walk->rows >= max_rows && !(block + 1 == walk->nblocks[i] && i + 1 == heaps->n))
+			{
+				cut_here(walk, start, i, block, rows);
+				cut = true;
+			}
+		}
+		set_mark(walk->end, heaps->generations[i], heaps->files[i],
+				 Min(last_read, first_later));
+	}
+	sx_stream_page_release(&page);
+}
+
+/* What is left of a cut batch comes first, then what is new. */
+static SxOffset *
+next_end(SxSource *source, const SxOffset *base, const SxChoose *choose)
+{
+	const SxStreamOffset *start = (const SxStreamOffset *) base;
+	int64		max_rows = choose->max_rows > 0 ? choose->max_rows : PG_INT64_MAX;
+	SxStreamHeaps heaps;
+	Walk		walk;
+
+	sx_stream_heaps_open(source->relid, source->name, &heaps);
+	check_offset(source, start);
+	walk.heaps = &heaps;
+	sx_stream_blocks(source->relid, heaps.n, heaps.rels, walk.nblocks);
+	walk.rows = 0;
+	if (start->target != NULL)
+		walk_heaps(&walk, start, start->target, choose->snapshot, max_rows);
+	if (walk.rows == 0)
+	{
+		SxXidSnapshot *target = choose->stop_at != NULL ?
+			((const SxStreamOffset *) choose->stop_at)->done :
+			sx_xid_snapshot_take(choose->snapshot);
+
+		walk_heaps(&walk, start, target, choose->snapshot, max_rows);
+	}
+	sx_stream_heaps_close(&heaps);
+	return walk.rows > 0 ? &walk.end->base : NULL;
+}
+
+static SxOffset *
+latest(SxSource *source, const SxOffset *start, const SxChoose *choose)
+{
+	return &make_offset(sx_xid_snapshot_take(choose->snapshot),
+						(const SxStreamOffset *) start)->base;
+}
+
+static SxOffset *
+initial(SxSource *source, bool only_later, const SxChoose *choose)
+{
+	SxStreamOffset *offset = make_offset(sx_xid_snapshot_nothing(), NULL);
+	SxStreamHeaps heaps;
+	Walk		walk;
+
+	sx_stream_heaps_open(source->relid, source->name, &heaps);
+	if (heaps.n > 0)
+		offset->first_generation = heaps.generations[0];
+	if (only_later)
+	{
+		/* One walk over what is skipped, so that the next ones need not do it. */
+		walk.heaps = &heaps;
+		sx_stream_blocks(source->relid, heaps.n, heaps.rels, walk.nblocks);
+		walk_heaps(&walk, offset, sx_xid_snapshot_take(choose->snapshot), choose->snapshot,
+				   PG_INT64_MAX);
+		offset = walk.end;
+	}
+	sx_stream_heaps_close(&heaps);
+	return &offset->base;
+}
+
+/* ---- scanning a range ---- */
+
+static void
+scan_rescan(SxScan *base)
+{
+	StreamScan *scan = (StreamScan *) base;
+
+	sx_stream_page_release(&scan->page);
+	scan->page.nrows = 0;
+	scan->row = 0;
+	scan->heap = 0;
+	scan->block = scan->heaps.n > 0 ? scan->first[0] : 0;
+}
+
+static StreamScan *
+begin_scan(SxSource *source)
+{
+	StreamScan *scan = palloc0(sizeof(StreamScan));
+
+	scan->base.source = source;
+	sx_stream_heaps_open(source->relid, source->name, &scan->heaps);
+	if (scan->heaps.n > 0)
+		scan->layout = sx_stream_layout(RelationGetDescr(scan->heaps.rels[0]));
+	scan->base.last_needed = scan->layout != NULL ? scan->layout->natts : 0;
+	for (int i = 0; i < scan->heaps.n; i++)
+		scan->behind[i] = RelationGetNumberOfBlocks(scan->heaps.rels[i]);
+	return scan;
+}
+
+/* An end that is a cut has no row in the heaps and blocks behind it. */
+static void
+stop_at_cut(StreamScan *scan)
+{
+	const SxStreamPlace *cut = &scan->range.end.cut;
+
+	if (scan->range.end.target == NULL)
+		return;
+	for (int i = 0; i < scan->heaps.n; i++)
+	{
+		if (scan->heaps.generations[i] > cut->generation)
+			scan->behind[i] = 0;
+		else if (scan->heaps.generations[i] == cut->generation)
+			scan->behind[i] = Min(scan->behind[i], cut->row > FirstOffsetNumber ?
+								  cut->block + 1 : cut->block);
+	}
+}
+
+static SxScan *
+scan_begin(SxSource *source, const SxOffset *base_start, const SxOffset *base_end)
+{
+	const SxStreamOffset *start = (const SxStreamOffset *) base_start;
+	const SxStreamOffset *end = (const SxStreamOffset *) base_end;
+	StreamScan *scan = begin_scan(source);
+	Snapshot	snapshot = GetActiveSnapshot();
+	SxStreamBound from;
+	SxStreamBound to;
+
+	sx_stream_bound(start, &scan->heaps, snapshot, &from);
+	sx_stream_bound(end, &scan->heaps, snapshot, &to);
+	sx_stream_range_init(&scan->range, &from, &to, snapshot);
+	for (int i = 0; i < scan->heaps.n; i++)
+		scan->first[i] = sx_stream_offset_low(start, scan->heaps.generations[i],
+											  scan->heaps.files[i]);
+	stop_at_cut(scan);
+	scan_rescan(&scan->base);
+	return &scan->base;
+}
+
+static SxScan *
+scan_all(SxSource *source, Snapshot snapshot)
+{
+	StreamScan *scan = begin_scan(source);
+
+	sx_stream_range_init(&scan->range, NULL, NULL, snapshot);
+	scan_rescan(&scan->base);
+	return &scan->base;
+}
+
+/* The next page with a row; false at the end. */
+static bool
+next_page(StreamScan *scan)
+{
+	while (scan->heap < scan->heaps.n)
+	{
+		if (scan->block >= scan->behind[scan->heap])
+		{
+			scan->heap++;
+			if (scan->heap < scan->heaps.n)
+				scan->block = scan->first[scan->heap];
+			continue;
+		}
+		sx_stream_page_read(&scan->page, scan->heaps.rels[scan->heap],
+							scan->heaps.generations[scan->heap], scan->block++, &scan->range);
+		scan->row = 0;
+		if (scan->page.nrows > 0)
+			return true;
+	}
+	sx_stream_page_release(&scan->page);
+	scan->page.nrows = 0;
+	return false;
+}
+
+static bool
+scan_next(SxScan *base, TupleTableSlot *slot)
+{
+	StreamScan *scan = (StreamScan *) base;
+
+	if (scan->row >= scan->page.nrows)
+	{
+		ExecClearTuple(slot);	/* it points into the page that is let go */
+		if (!next_page(scan))
+			return false;
+	}
+	sx_stream_row_deform(scan->layout, &scan->page, scan->page.rows[scan->row++], slot,
+						 base->last_needed);
+	return true;
+}
+
+static void
+scan_end(SxScan *base)
+{
+	StreamScan *scan = (StreamScan *) base;
+
+	sx_stream_page_release(&scan->page);
+	sx_stream_heaps_close(&scan->heaps);
+	pfree(scan);
+}
+
+/* ---- the rest of the routine ---- */
+
+static SxSource *
+open_source(Relation rel)
+{
+	SxSource   *source = palloc0(sizeof(SxSource));
+
+	source->routine = &sx_table_stream_routine;
+	source->relid = RelationGetRelid(rel);
+	return source;
+}
+
+static SxOffset *
+offset_parse(SxSource *source, const char *text)
+{
+	SxStreamOffset *offset = sx_stream_offset_parse(source->name, text);
+
+	offset->base.routine = &sx_table_stream_routine;
+	return &offset->base;
+}
+
+/* Rows come by commits, and those wake the reader. */
+static TimestampTz
+next_time(SxSource *source, const SxOffset *start)
+{
+	return DT_NOEND;
+}
+
+static void
+close_source(SxSource *source)
+{
+}
+
+const SxSourceRoutine sx_table_stream_routine = {
+	.name = "streamx",
+	.open = open_source,
+	.initial = initial,
+	.next_end = next_end,
+	.latest = latest,
+	.scan_begin = scan_begin,
+	.scan_next = scan_next,
+	.scan_rescan = scan_rescan,
+	.scan_end = scan_end,
+	.scan_all = scan_all,
+	.offset_print = sx_stream_offset_print,
+	.offset_parse = offset_parse,
+	.offset_equal = sx_stream_offset_equal,
+	.next_time = next_time,
+	.close = close_source,
+};
