@@ -55,6 +55,34 @@
 #else
 #define sx_truncate(rels, relids) \
 	ExecuteTruncateGuts((rels), (relids), NIL, DROP_RESTRICT, false)
+/* 16: permission data moved from range table entries to RTEPermissionInfos. */
+#if PG_VERSION_NUM >= 160000
+#define sx_rte_check_as_user(query, rte) \
+	((rte)->perminfoindex == 0 ? InvalidOid : \
+	 ((RTEPermissionInfo *) list_nth((query)->rteperminfos, (rte)->perminfoindex - 1))->checkAsUser)
+#define sx_rte_forget_relation(rte) ((void) 0)	/* 16 keeps relid, so that locks and rights are checked */
+#define sx_query_drop_permissions(query) ((query)->rteperminfos = NIL)
+#define sx_flatten_join_aliases(query, node) flatten_join_alias_vars(NULL, query, node)
+#else
+#define sx_rte_check_as_user(query, rte) ((rte)->checkAsUser)
+#define sx_rte_forget_relation(rte) ((rte)->relid = InvalidOid, (rte)->relkind = 0, (rte)->requiredPerms = 0)
+#define sx_query_drop_permissions(query) ((void) 0)
+#define sx_flatten_join_aliases(query, node) flatten_join_alias_vars(query, node)
+#endif
+
+/* 18: grouping expressions moved into a range table entry of their own. */
+#if PG_VERSION_NUM >= 180000
+#define sx_query_flatten_groups(query) \
+	do { \
+		if ((query)->hasGroupRTE) \
+		{ \
+			(query)->targetList = (List *) flatten_group_exprs(NULL, query, (Node *) (query)->targetList); \
+			(query)->havingQual = flatten_group_exprs(NULL, query, (query)->havingQual); \
+			(query)->hasGroupRTE = false; \
+		} \
+	} while (0)
+#else
+#define sx_query_flatten_groups(query) ((void) 0)
 #endif
 
 #endif

@@ -1,0 +1,57 @@
+/*
+ * cut.h
+ *		What the files of plan/ share while a Query is being cut.
+ */
+#ifndef SX_PLAN_CUT_H
+#define SX_PLAN_CUT_H
+
+#include "nodes/parsenodes.h"
+
+#include "plan/plan.h"
+
+typedef struct SxCut
+{
+	SxOutputMode mode;
+	List	   *stages;			/* SxPlanStage *, children first */
+	List	   *operators;		/* SxPlanOperator *, by id */
+	List	   *notices;
+} SxCut;
+
+/* What an expression means in event time. */
+typedef enum SxTrace
+{
+	SX_TRACE_NONE,
+	SX_TRACE_TIME,				/* an event time with a watermark */
+	SX_TRACE_RANGE				/* a window over one */
+} SxTrace;
+
+/* cut.c: cuts the query at its stateful operators, in place. */
+extern void sx_cut_query(SxCut *cut, Query *query);
+extern void sx_cut_subqueries(SxCut *cut, Query *query);
+
+/* cut_aggregate.c, cut_limit.c: take an operator out of one query level. */
+extern void sx_cut_aggregate(SxCut *cut, Query *query);
+extern void sx_cut_limit(SxCut *cut, Query *query);
+extern SxPlanOperator *sx_cut_new_operator(SxCut *cut, SxOperatorKind kind, const char *spark_name);
+extern void sx_cut_add_stage(SxCut *cut, Query *segment, SxPlanOperator *op);
+/* The upper query reads the operator's output and nothing else. */
+extern void sx_cut_read_operator(Query *query, SxPlanOperator *op, Node *quals);
+
+/* law.c: refuses what would not be the same batch by batch (the law of segments). */
+extern void sx_law_check(SxCut *cut, Query *query);
+/* Do rows of a stream flow out of this node? (Not: the complete result of an aggregation.) */
+extern bool sx_flows(SxCut *cut, Node *node);
+extern bool sx_has_aggregation(const Query *query);
+
+/* trace.c */
+extern SxTrace sx_trace(SxCut *cut, Query *query, Node *expr);
+extern SxPlanOperator *sx_operator_of_rte(SxCut *cut, const RangeTblEntry *rte);
+
+/* marker_calls.c: watermark() becomes watermark_observe(). Delays are appended to *delays (int64 *). */
+extern void sx_marker_check(SxCut *cut, Query *query);
+extern void sx_marker_replace(Query *segment, List **delays);
+
+/* layout.c */
+extern char *sx_layout_print(const SxCut *cut);
+
+#endif

@@ -1,0 +1,132 @@
+/*
+ * layout.c
+ *		What the state of a query looks like, as text; compared at every start.
+ *
+ * A line per operator, key and aggregate, in the plan's order, version first:
+ *
+ *	 layout 1
+ *	 operator 0 stateStoreSave
+ *	 key 1 timestamp with time zone window
+ *	 key 2 text collation "default"
+ *	 aggregate 1 count() transition bigint
+ *
+ * Names of columns, filters and window sizes are not part of it: they may change
+ * (operations 6). An unknown version never fits.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_aggregate.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/regproc.h"
+
+#include "base/errors.h"
+#include "plan/cut.h"
+
+static void
+print_key(StringInfo text, SxPlanOperator *op, int index)
+{
+	SxPlanKey  *key = &op->keys[index];
+
+	appendStringInfo(text, "key %d %s", index + 1, format_type_be_qualified(key->type));
+	if (OidIsValid(key->collation))
+	{
+		char	   *name = get_collation_name(key->collation);
+
+		appendStringInfo(text, " collation \"%s\"", name ? name : "?");
+	}
+	if (index == op->time_key)
+		appendStringInfoString(text, op->key_time == SX_KEY_TIME_RAW ? " time" : " window");
+	if (index == op->time_key && !op->watermarked)
+		appendStringInfoString(text, " unbounded");
+	appendStringInfoChar(text, '\n');
+}
+
+static void
+print_aggregate(StringInfo text, SxPlanAggregate *agg, int index)
+{
+	static const char *const strategies[] = {"transition", "serialized", "arguments"};
+	ListCell   *cell;
+
+	appendStringInfo(text, "aggregate %d %s %s", index + 1,
+					 format_procedure_qualified(agg->aggref->aggfnoid),
+					 strategies[agg->strategy]);
+	if (agg->strategy == SX_AGG_COLLECT)
+	{
+		foreach(cell, agg->aggref->args)
+			appendStringInfo(text, " %s",
+							 format_type_be_qualified(exprType((Node *) lfirst_node(TargetEntry, cell)->expr)));
+		if (agg->aggref->aggdistinct != NIL)
+			appendStringInfoString(text, " distinct");
+	}
+	else
+		appendStringInfo(text, " %s", format_type_be_qualified(agg->aggref->aggtranstype));
+	appendStringInfoChar(text, '\n');
+}
+
+char *
+sx_layout_print(const SxCut *cut)
+{
+	StringInfoData text;
+	ListCell   *cell;
+
+	initStringInfo(&text);
+	appendStringInfoString(&text, "layout 1\n");
+	foreach(cell, cut->operators)
+	{
+		SxPlanOperator *op = lfirst(cell);
+
+		appendStringInfo(&text, "operator %d %s\n", op->id, op->spark_name);
+		for (int i = 0; i < op->nkeys; i++)
+			print_key(&text, op, i);
+		for (int i = 0; i < op->naggregates; i++)
+			print_aggregate(&text, &op->aggregates[i], i);
+	}
+	return text.data;
+}
+
+/* Cuts the next line off *rest; NULL at the end. */
+static char *
+next_line(char **rest)
+{
+	char	   *line = *rest;
+	char	   *end;
+
+	if (*line == '\0')
+		return NULL;
+	end = strchr(line, '\n');
+	if (end == NULL)
+		*rest = line + strlen(line);
+	else
+	{
+		*end = '\0';
+		*rest = end + 1;
+	}
+	return line;
+}
+
+void
+sx_layout_check(const char *query_name, const char *was, const char *is)
+{
+	char	   *was_rest = pstrdup(was);
+	char	   *is_rest = pstrdup(is);
+
+	if (strcmp(was, is) == 0)
+		return;
+	for (;;)
+	{
+		char	   *was_line = next_line(&was_rest);
+		char	   *is_line = next_line(&is_rest);
+
+		if (was_line && is_line && strcmp(was_line, is_line) == 0)
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_SX_STATE_SCHEMA),
+				 errmsg("state of query \"%s\" does not fit its new definition", query_name),
+				 errdetail("The checkpoint was written with \"%s\"; the query has \"%s\" now.",
+						   was_line ? was_line : "(nothing more)",
+						   is_line ? is_line : "(nothing more)"),
+				 errhint("Restore the old expression, or start anew with alter_query(..., reset_state => true).")));
+	}
+}
