@@ -281,16 +281,21 @@ find_time_key(AggregateCut *ac)
 	}
 }
 
+/* Also sets aggtranstype, which the planner would do for an ordinary Agg node. */
 static SxAggStrategy
 aggregate_strategy(Aggref *aggref)
 {
 	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
 	Form_pg_aggregate form;
 	SxAggStrategy strategy;
+	Oid			types[FUNC_MAX_ARGS];
+	int			ntypes = get_aggregate_argtypes(aggref, types);
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
 	form = (Form_pg_aggregate) GETSTRUCT(tuple);
+	aggref->aggtranstype = resolve_aggregate_transtype(aggref->aggfnoid, form->aggtranstype,
+													   types, ntypes);
 	if (aggref->aggdistinct != NIL || aggref->aggorder != NIL || aggref->aggkind != AGGKIND_NORMAL)
 		strategy = SX_AGG_COLLECT;
 	else if (form->aggtranstype != INTERNALOID)
@@ -320,8 +325,8 @@ add_aggregate(AggregateCut *ac, Aggref *aggref)
 		palloc(sizeof(SxPlanAggregate));
 	agg = &op->aggregates[op->naggregates++];
 	memset(agg, 0, sizeof(*agg));
-	agg->strategy = aggregate_strategy(aggref);
 	agg->aggref = copyObject(aggref);
+	agg->strategy = aggregate_strategy(agg->aggref);
 	agg->ninputs = list_length(aggref->args);
 	agg->inputs = palloc0(sizeof(AttrNumber) * (agg->ninputs + 1));
 	foreach(cell, agg->aggref->args)
