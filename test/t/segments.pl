@@ -31,7 +31,7 @@ SQL
 sub pick { return $_[ int(rand(@_)) ]; }
 
 # A scalar expression over the stream row (alias t).
-sub scalar
+sub expression
 {
 	return pick(
 		't.id', 't.k', 't.v', 't.ts', 't.v + 1', "t.k || '!'", 'coalesce(t.v, -1)',
@@ -70,7 +70,7 @@ sub base
 sub draw
 {
 	my $from = base(0) . ' t';
-	my @select = map { scalar() . " AS c$_" } 1 .. 1 + int(rand(3));
+	my @select = map { expression() . " AS c$_" } 1 .. 1 + int(rand(3));
 	my $join = pick('', '', '', 'inner', 'left', 'right', 'cross', 'lateral', 'limit', 'empty', 'values', 'unnest');
 	if ($join eq 'inner') { $from .= ' JOIN dim d ON d.k = t.k'; push @select, 'd.name'; }
 	if ($join eq 'left') { $from .= ' LEFT JOIN dim d ON d.k = t.k AND d.n > 1'; push @select, 'd.name'; }
