@@ -55,6 +55,8 @@
 #else
 #define sx_truncate(rels, relids) \
 	ExecuteTruncateGuts((rels), (relids), NIL, DROP_RESTRICT, false)
+#endif
+
 /* 16: permission data moved from range table entries to RTEPermissionInfos. */
 #if PG_VERSION_NUM >= 160000
 #define sx_rte_check_as_user(query, rte) \
