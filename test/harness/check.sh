@@ -109,7 +109,7 @@ for suite in $suites; do
 	printf '%-10s %5d passed %4d failed%s %5d s%s\n' "$suite" "$p" "$f" \
 		"$([ "$s" -gt 0 ] && printf ' (%d skipped)' "$s")" $((SECONDS - begin)) "$note"
 	if [ "$f" != 0 ] && [ -z "$verbose" ]; then
-		grep -aE '^ *not ok|^FAIL|\.\.\. FAILED|^not ok' "$log" | head -30 | sed 's/^/    /' | grep . || note="$note "
+		grep -aE '^ *not ok|^FAIL|\.\.\. FAILED|Wstat: [1-9]' "$log" | head -30 | sed 's/^/    /' | grep . || note="$note "
 		[ -n "$note" ] && tail -15 "$log" | sed 's/^/    /'
 	fi
 	for pidfile in $(find "$WORK" -name postmaster.pid 2>/dev/null); do

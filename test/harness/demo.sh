@@ -4,6 +4,7 @@
 # refreshes and ends by itself.
 set -u
 . "$(dirname "$0")/lib.sh"
+unset PGHOST PGPORT PGUSER PGDATABASE PGDATA PGOPTIONS PGSERVICE
 
 writer=
 finish() { trap '' INT TERM HUP; [ -z "$writer" ] || kill "$writer" 2>/dev/null; clean_up; }

@@ -14,6 +14,9 @@ use File::Temp qw(tempdir);
 use POSIX qw(:sys_wait_h);
 use Time::HiRes qw(sleep time);
 
+# A server of the developer's own is none of our business.
+delete @ENV{qw(PGHOST PGPORT PGUSER PGDATABASE PGDATA PGOPTIONS PGSERVICE)};
+
 my ($base, $owner_pid, $bin, @all);
 my $number = 0;
 
@@ -81,7 +84,7 @@ sub new
 	  or die "initdb failed: " . slurp("$dir/initdb.log");
 	my $preload = $args{preload} // 'streamx';
 	$self->append_conf(
-		"listen_addresses = ''", "unix_socket_directories = '$dir'",
+		"listen_addresses = ''", "port = $self->{port}", "unix_socket_directories = '$dir'",
 		"shared_preload_libraries = '$preload'", "max_worker_processes = 40",
 		"timezone = 'UTC'", "log_timezone = 'UTC'", "log_line_prefix = '%m [%p] %b '",
 		"fsync = off", "max_wal_senders = 5", "wal_level = replica", @{ $args{conf} || [] });
