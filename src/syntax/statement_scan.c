@@ -56,9 +56,24 @@ word_ends_at(const char *text, int end, const char *word)
 	return end >= len && pg_strncasecmp(text + end - len, word, len) == 0;
 }
 
+/* May what stands before this offset, but for white space, be the end of a comment? */
+static bool
+comment_may_end_at(const char *text, int space, int before, int *has_line_comments)
+{
+	if (word_ends_at(text, space, "*/"))
+		return true;
+	if (memchr(text + space, '\n', before - space) == NULL &&
+		memchr(text + space, '\r', before - space) == NULL)
+		return false;
+	if (*has_line_comments < 0)
+		*has_line_comments = strstr(text, "--") != NULL;
+	return *has_line_comments;
+}
+
 bool
 sx_statement_scan_needed(const char *text)
 {
+	int			has_line_comments = -1; /* looked for once */
 	const char *m;
 
 	/* "m" is the rarest letter of "stream"; strcspn is vectorised in libc */
@@ -71,10 +86,8 @@ sx_statement_scan_needed(const char *text)
 			continue;
 		for (space = before; space > 0 && isspace((unsigned char) text[space - 1]); space--)
 			;
-		/* right after a comment anything may stand before it: have it scanned */
-		if (word_ends_at(text, space, "*/") ||
-			(memchr(text + space, '\n', before - space) != NULL && strstr(text, "--") != NULL) ||
-			memchr(text + space, '\r', before - space) != NULL)
+		/* behind a comment anything may have been begun: have it scanned */
+		if (comment_may_end_at(text, space, before, &has_line_comments))
 			return true;
 		if (space < before &&
 			(word_ends_at(text, space, "create") ||
@@ -211,8 +224,10 @@ read_watermark(const Statement *statement, int i, int end)
 		syntax_error(statement, &t[i + 1]);
 	if (!is_keyword(&t[i + 2], "as"))
 		syntax_error(statement, &t[i + 2]);
-	if (i + 3 == end)
-		syntax_error(statement, &t[i + 3]);
+	/* nothing, or an operator without its right side: the grammar would not see what follows */
+	if (i + 3 == end ||
+		(t[end - 1].code < TOKEN_IDENT && t[end - 1].code != ')' && t[end - 1].code != ']'))
+		syntax_error(statement, &t[end]);
 
 	clause->column = pstrdup(t[i + 1].name);
 	clause->column_start = t[i + 1].start;
