@@ -43,7 +43,10 @@ parse_query(const char *query_string)
 	return result;
 }
 
-/* What can be said of a delay here; the extension's validator checks it again. */
+/*
+ * What can be said of a delay here, as the extension counts (a month has 31
+ * days) and in its words; its validator checks the option again.
+ */
 static void
 check_delay(const char *text)
 {
@@ -51,15 +54,14 @@ check_delay(const char *text)
 															  CStringGetDatum(text),
 															  ObjectIdGetDatum(InvalidOid),
 															  Int32GetDatum(-1)));
-	Interval	zero = {0};
+	double		days = delay->month * 31.0 + delay->day;
 
-	if (DatumGetBool(DirectFunctionCall2(interval_lt,
-										 IntervalPGetDatum(delay),
-										 IntervalPGetDatum(&zero))))
+	if (days * USECS_PER_DAY + delay->time < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("delay of a watermark must not be negative"),
-				 errdetail("The delay is \"%s\".", text)));
+				 errmsg("delay of a watermark is negative"),
+				 errdetail("A watermark stays behind the largest event time that was seen, never before it."),
+				 errhint("Give an interval of at least zero, such as '10 seconds'.")));
 }
 
 static void
