@@ -70,6 +70,15 @@ CREATE /* a /* nested */ comment; DROP STREAM s1 */ STREAM -- and; more
 ;
 SELECT is(watermarks('c1'), 'a -, ts watermark=1 s', 'comments may stand anywhere');
 
+CREATE/**/STREAM c2 (a int);
+SELECT has_foreign_table('c2', 'a comment between the two words');
+CREATE -- one
+	STREAM c3 (a int);
+SELECT has_foreign_table('c3', 'a comment to the end of the line between the two words');
+DROP
+	STREAM c2, c3;
+SELECT hasnt_foreign_table('c3', 'a new line between the two words');
+
 CREATE STREAM con (a int NOT NULL CHECK (a > 0), b int DEFAULT 7, c int GENERATED ALWAYS AS (a * 2) STORED,
 	ts timestamptz DEFAULT '2020-01-01 00:00+00', CONSTRAINT ordered CHECK (b > a), WATERMARK FOR ts AS ts);
 SELECT is((SELECT string_agg(conname, ',' ORDER BY conname) FROM pg_constraint
