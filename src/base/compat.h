@@ -87,4 +87,22 @@
 #define sx_query_flatten_groups(query) ((void) 0)
 #endif
 
+/* 18: ExecutorRun() lost execute_once. */
+#if PG_VERSION_NUM >= 180000
+#define sx_executor_run(desc) \
+	ExecutorRun((desc), ForwardScanDirection, 0)
+#else
+#define sx_executor_run(desc) \
+	ExecutorRun((desc), ForwardScanDirection, 0, true)
+#endif
+
+/* 17: ExplainOnePlan() can show the planner's memory. */
+#if PG_VERSION_NUM >= 170000
+#define sx_explain_one_plan(plan, es, text, env) \
+	ExplainOnePlan((plan), NULL, (es), (text), NULL, (env), NULL, NULL, NULL)
+#else
+#define sx_explain_one_plan(plan, es, text, env) \
+	ExplainOnePlan((plan), NULL, (es), (text), NULL, (env), NULL, NULL)
+#endif
+
 #endif
