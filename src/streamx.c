@@ -8,8 +8,11 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 
+#include "api/ddl_hooks.h"
 #include "base/settings.h"
 #include "monitor/shared.h"
+#include "worker/hold.h"
+#include "worker/worker.h"
 
 PG_MODULE_MAGIC;
 
@@ -38,6 +41,7 @@ void
 _PG_init(void)
 {
 	sx_settings_define();
+	sx_hold_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;					/* batch queries and DDL work; nothing runs */
 
@@ -45,4 +49,6 @@ _PG_init(void)
 	shmem_request_hook = request_shared_memory;
 	prev_shmem_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = startup_shared_memory;
+	sx_ddl_hooks_install();
+	sx_launcher_register();
 }

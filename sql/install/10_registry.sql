@@ -33,7 +33,8 @@ CREATE TABLE streamx.query (
 	wanted text NOT NULL,
 	layout text,
 	created_at timestamptz NOT NULL,
-	on_rewind text
+	on_rewind text,
+	ended_at timestamptz
 );
 COMMENT ON TABLE streamx.query IS 'Continuous queries and whether they should run; read streamx.queries instead.';
 COMMENT ON SEQUENCE streamx.query_id IS 'Ids of continuous queries.';

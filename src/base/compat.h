@@ -85,6 +85,39 @@
 	} while (0)
 #else
 #define sx_query_flatten_groups(query) ((void) 0)
+/* 17: a background worker may run as a role that cannot log in. */
+#if PG_VERSION_NUM >= 170000
+#define SX_NEEDS_LOGIN_ROLE		false
+#define SX_CONNECTION_FLAGS		BGWORKER_BYPASS_ROLELOGINCHECK
+#else
+#define SX_NEEDS_LOGIN_ROLE		true
+#define SX_CONNECTION_FLAGS		0
+#endif
+
+/* 16: one function for the privileges on all kinds of objects (include utils/acl.h). */
+#if PG_VERSION_NUM >= 160000
+#define sx_database_aclcheck(oid, role, mode) \
+	object_aclcheck(DatabaseRelationId, (oid), (role), (mode))
+#define sx_database_ownercheck(oid, role) \
+	object_ownercheck(DatabaseRelationId, (oid), (role))
+#define sx_extension_ownercheck(oid, role) \
+	object_ownercheck(ExtensionRelationId, (oid), (role))
+#else
+#define sx_database_aclcheck(oid, role, mode) \
+	pg_database_aclcheck((oid), (role), (mode))
+#define sx_database_ownercheck(oid, role) \
+	pg_database_ownercheck((oid), (role))
+#define sx_extension_ownercheck(oid, role) \
+	pg_extension_ownercheck((oid), (role))
+#endif
+
+/* 16: rights of range table entries are checked from lists of their own (include executor/executor.h). */
+#if PG_VERSION_NUM >= 160000
+#define sx_check_permissions(query, report) \
+	ExecCheckPermissions((query)->rtable, (query)->rteperminfos, (report))
+#else
+#define sx_check_permissions(query, report) \
+	ExecCheckRTPerms((query)->rtable, (report))
 #endif
 
 /* 18: ExecutorRun() lost execute_once. */

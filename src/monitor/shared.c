@@ -44,6 +44,7 @@ sx_shared_startup(void)
 		sx_shared->lock = &GetNamedLWLockTranche(TRANCHE)->lock;
 		sx_shared->stream_locks = GetNamedLWLockTranche(STREAM_TRANCHE);
 		sx_shared->visit_all = true;
+		ConditionVariableInit(&sx_shared->queries_changed);
 		sx_shared->nslots = sx_max_queries;
 		pg_atomic_init_u64(&sx_shared->stream_commits, 0);
 		for (int i = 0; i < sx_shared->nslots; i++)
@@ -124,7 +125,8 @@ slot_clear(SxQuerySlot *slot)
 	slot->output_rows = 0;
 	slot->late_rows = 0;
 	slot->failures_in_a_row = 0;
-	slot->retries = 0;
+	slot->transient_failures = 0;
+	slot->deterministic_failures = 0;
 	slot->restarts = 0;
 	slot->retry_at = 0;
 	slot->waits_for[0] = '\0';
@@ -150,6 +152,7 @@ sx_slot_take(Oid database, int64 query_id)
 		slot->in_use = true;
 	}
 	LWLockRelease(sx_shared->lock);
+	ConditionVariableBroadcast(&sx_shared->queries_changed);
 	return slot;
 }
 
@@ -161,6 +164,7 @@ sx_slot_release(SxQuerySlot *slot)
 	slot->in_use = false;
 	LWLockRelease(sx_shared->lock);
 	ConditionVariableBroadcast(&slot->changed);
+	ConditionVariableBroadcast(&sx_shared->queries_changed);
 }
 
 /*
@@ -194,29 +198,37 @@ sx_wake_stream_readers(Oid database, Oid stream)
 	}
 }
 
+SxDatabaseSlot *
+sx_database_find(Oid database, bool make)
+{
+	SxDatabaseSlot *unused = NULL;
+
+	for (int i = 0; i < SX_MAX_DATABASES; i++)
+	{
+		SxDatabaseSlot *slot = &sx_shared->databases[i];
+
+		if (slot->in_use && slot->database == database)
+			return slot;
+		if (!slot->in_use && unused == NULL)
+			unused = slot;
+	}
+	if (!make || unused == NULL)
+		return NULL;
+	memset(unused, 0, sizeof(*unused));
+	unused->database = database;
+	unused->in_use = true;
+	return unused;
+}
+
 void
 sx_wake_scheduler(Oid database)
 {
-	SxDatabaseSlot *slot = NULL;
-	SxDatabaseSlot *unused = NULL;
+	SxDatabaseSlot *slot;
 
 	if (sx_shared == NULL)
 		return;
 	LWLockAcquire(sx_shared->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < SX_MAX_DATABASES && slot == NULL; i++)
-	{
-		if (sx_shared->databases[i].in_use && sx_shared->databases[i].database == database)
-			slot = &sx_shared->databases[i];
-		else if (!sx_shared->databases[i].in_use && unused == NULL)
-			unused = &sx_shared->databases[i];
-	}
-	if (slot == NULL && unused != NULL)
-	{
-		slot = unused;
-		memset(slot, 0, sizeof(*slot));
-		slot->database = database;
-		slot->in_use = true;
-	}
+	slot = sx_database_find(database, true);
 	if (slot != NULL)
 		slot->wanted = true;
 	else
@@ -226,4 +238,5 @@ sx_wake_scheduler(Oid database)
 	else if (sx_shared->launcher_latch != NULL)
 		SetLatch(sx_shared->launcher_latch);
 	LWLockRelease(sx_shared->lock);
+	ConditionVariableBroadcast(&sx_shared->queries_changed);
 }

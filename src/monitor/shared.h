@@ -76,8 +76,10 @@ typedef struct SxQuerySlot
 	int64		input_rows;		/* of this run */
 	int64		output_rows;
 	int64		late_rows;
-	int			failures_in_a_row;	/* of any class; 0 after a batch */
-	int			retries;		/* transient ones in a row, over all processes */
+	/* since the last committed batch, over all processes of the query */
+	int			failures_in_a_row;
+	int			transient_failures;
+	int			deterministic_failures;
 	int			restarts;
 	TimestampTz retry_at;
 	char		waits_for[NAMEDATALEN];	/* '' or what it waits for, for people */
@@ -90,6 +92,9 @@ typedef struct SxDatabaseSlot
 	pid_t		pid;			/* of the scheduler; 0 while it has none */
 	Latch	   *latch;
 	bool		wanted;			/* launcher: start a scheduler here */
+	pid_t		held_by;		/* backend that copies, renames or drops the database */
+	int			starts;			/* schedulers that got as far as to enter themselves here */
+	int			failures;		/* of them in a row that ended by an error */
 } SxDatabaseSlot;
 
 typedef struct SxShared
@@ -97,6 +102,7 @@ typedef struct SxShared
 	LWLock	   *lock;			/* slots taken and given back */
 	Latch	   *launcher_latch; /* NULL until the launcher runs */
 	bool		visit_all;		/* launcher: look into every database */
+	ConditionVariable queries_changed;	/* a query was started or has ended, a slot was taken */
 	SxDatabaseSlot databases[SX_MAX_DATABASES];
 	LWLockPadded *stream_locks; /* SX_STREAM_LOCKS: writers shared, scan exclusive (source/table_stream.c) */
 	pg_atomic_uint64 stream_commits;	/* raised by every commit that wrote a stream */
@@ -116,6 +122,9 @@ extern void sx_shared_require(void);
 extern SxQuerySlot *sx_slot_find(Oid database, int64 query_id);
 extern SxQuerySlot *sx_slot_take(Oid database, int64 query_id);	/* NULL: all taken */
 extern void sx_slot_release(SxQuerySlot *slot);
+
+/* With sx_shared->lock held exclusively. NULL: no entry (and none free). */
+extern SxDatabaseSlot *sx_database_find(Oid database, bool make);
 
 /* (commit) Wakes the workers that read the stream. */
 extern void sx_wake_stream_readers(Oid database, Oid stream);

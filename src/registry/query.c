@@ -29,6 +29,7 @@
 #include "utils/regproc.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
+#include "utils/timestamp.h"
 
 #include "registry/query.h"
 
@@ -38,14 +39,16 @@ enum
 	COL_SINK_KIND, COL_SINK_NAME, COL_SINK_RELATION, COL_SINK_FUNCTION,
 	COL_SINK_FUNCTION_OID, COL_OUTPUT_MODE, COL_TRIGGER, COL_OPTIONS,
 	COL_SETTINGS, COL_WANTED, COL_LAYOUT, COL_CREATED_AT, COL_ON_REWIND,
-	NCOLS
+	COL_ENDED_AT, NCOLS
 };
 
 #define ATTR_ID		(COL_ID + 1)
 #define ATTR_NAME	(COL_NAME + 1)
 
-/* Subobject of the lock on (streamx.query, id); 0 is the worker's own lock. */
-#define LOCK_ROW	1
+/* Subobjects of the lock on (streamx.query, id). */
+#define LOCK_WORKER		0
+#define LOCK_ROW		1
+#define LOCK_CONTROL	2
 
 static const char *const wanted_names[] = {
 	[SX_WANTED_CREATED] = "created",
@@ -139,14 +142,31 @@ sx_query_name_check(const char *name)
 				 errdetail("Names have at most %d bytes.", NAMEDATALEN - 1)));
 }
 
-bool
-sx_query_lock_row(int64 id, bool conditional)
+static bool
+lock_query(int64 id, uint16 what, bool session, bool conditional)
 {
 	LOCKTAG		tag;
 
-	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, sx_catalog_relation("query"),
-					   (uint32) id, LOCK_ROW);
-	return LockAcquire(&tag, ExclusiveLock, false, conditional) != LOCKACQUIRE_NOT_AVAIL;
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, sx_catalog_relation("query"), (uint32) id, what);
+	return LockAcquire(&tag, ExclusiveLock, session, conditional) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+bool
+sx_query_lock_row(int64 id, bool conditional)
+{
+	return lock_query(id, LOCK_ROW, false, conditional);
+}
+
+void
+sx_query_lock_control(int64 id)
+{
+	(void) lock_query(id, LOCK_CONTROL, false, false);
+}
+
+bool
+sx_query_lock_worker(int64 id)
+{
+	return lock_query(id, LOCK_WORKER, true, true);
 }
 
 bool
@@ -245,6 +265,9 @@ query_from_tuple(HeapTuple tuple, TupleDesc desc)
 	query->layout = text_or_null(values[COL_LAYOUT], nulls[COL_LAYOUT]);
 	query->created_at = DatumGetTimestampTz(values[COL_CREATED_AT]);
 	query->on_rewind = text_or_null(values[COL_ON_REWIND], nulls[COL_ON_REWIND]);
+	query->ended_at = nulls[COL_ENDED_AT] ? 0 : DatumGetTimestampTz(values[COL_ENDED_AT]);
+	query->changed_here =
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
 	if (sx_query_is_copy(query))
 	{
 		query->wanted = SX_WANTED_CREATED;
@@ -295,6 +318,8 @@ query_to_tuple(const SxQuery *query, TupleDesc desc)
 	if (query->on_rewind != NULL)
 		values[COL_ON_REWIND] = CStringGetTextDatum(query->on_rewind);
 	nulls[COL_ON_REWIND] = query->on_rewind == NULL;
+	values[COL_ENDED_AT] = TimestampTzGetDatum(query->ended_at);
+	nulls[COL_ENDED_AT] = query->ended_at == 0;
 	return heap_form_tuple(desc, values, nulls);
 }
 
@@ -483,6 +508,8 @@ sx_query_set_wanted(int64 id, SxWanted wanted)
 	SxQuery    *query = read_locked(id);
 
 	query->wanted = wanted;
+	if (wanted != SX_WANTED_RUNNING && wanted != SX_WANTED_CREATED)
+		query->ended_at = GetCurrentTimestamp();
 	sx_query_update(query);
 }
 

@@ -96,6 +96,10 @@ typedef struct SxQuery
 	char	   *layout;			/* recorded state layout, NULL before the first start */
 	TimestampTz created_at;
 	char	   *on_rewind;		/* set by start_query: new_incarnation, continue_after_sink or NULL */
+	TimestampTz ended_at;		/* last time it stopped, failed or finished; 0: never */
+
+	/* not stored */
+	bool		changed_here;	/* this version of the row is of the current transaction */
 } SxQuery;
 
 /* NULL (or an error unless missing_ok) when there is none of that name. */
@@ -113,6 +117,12 @@ extern void sx_uuid_random(pg_uuid_t *uuid);
 /* Parses and checks; raises an error that names the option and lists the legal values. */
 extern void sx_query_options_parse(Jsonb *json, SxQueryOptions *options);
 
+/*
+ * The options as they are stored: names in snake_case, checked; those of "more"
+ * replace those of "json", a null removes one. Either may be NULL.
+ */
+extern Jsonb *sx_query_options_merge(Jsonb *json, Jsonb *more);
+
 extern const char *sx_output_mode_name(SxOutputMode mode);
 extern SxOutputMode sx_output_mode_parse(const char *name);	/* case-insensitive */
 extern const char *sx_wanted_name(SxWanted wanted);
@@ -128,6 +138,16 @@ extern void sx_query_name_check(const char *name);
  * function here that writes takes it itself. conditional: false if not to be had.
  */
 extern bool sx_query_lock_row(int64 id, bool conditional);
+
+/*
+ * Held to the end of the transaction by whoever starts, stops, alters or drops:
+ * one at a time. Not the lock of the row: a worker that is being stopped may
+ * still write it.
+ */
+extern void sx_query_lock_control(int64 id);
+
+/* The worker's lock for the life of its process: one worker per query. */
+extern bool sx_query_lock_worker(int64 id);
 
 /* The row is from another database or restored from a dump: no checkpoint of it is ours. */
 extern bool sx_query_is_copy(const SxQuery *query);

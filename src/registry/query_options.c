@@ -264,6 +264,15 @@ options_default(SxQueryOptions *options)
 	options->changelog = true;
 }
 
+static void
+not_an_object(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("options of a query must be a JSON object"),
+			 errhint("For example: '{\"state_memory\": \"64MB\"}'.")));
+}
+
 void
 sx_query_options_parse(Jsonb *json, SxQueryOptions *options)
 {
@@ -275,10 +284,7 @@ sx_query_options_parse(Jsonb *json, SxQueryOptions *options)
 
 	options_default(options);
 	if (!JB_ROOT_IS_OBJECT(json))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("options of a query must be a JSON object"),
-				 errhint("For example: '{\"state_memory\": \"64MB\"}'.")));
+		not_an_object();
 	it = JsonbIteratorInit(&json->root);
 	(void) JsonbIteratorNext(&it, &value, true);	/* WJB_BEGIN_OBJECT */
 	while ((token = JsonbIteratorNext(&it, &value, true)) == WJB_KEY)
@@ -304,6 +310,63 @@ sx_query_options_parse(Jsonb *json, SxQueryOptions *options)
 							text != NULL ? quote_literal_cstr(text) : "not a scalar"),
 					 errhint("Give %s.", row->values)));
 	}
+}
+
+/* Appends the options of one object; a null value marks the name as removed. */
+static void
+merge_into(Jsonb *json, JsonbValue *values, bool *set)
+{
+	JsonbIterator *it;
+	JsonbValue	value;
+
+	if (json == NULL)
+		return;
+	if (!JB_ROOT_IS_OBJECT(json))
+		not_an_object();
+	it = JsonbIteratorInit(&json->root);
+	(void) JsonbIteratorNext(&it, &value, true);
+	while (JsonbIteratorNext(&it, &value, true) == WJB_KEY)
+	{
+		char	   *name = pnstrdup(value.val.string.val, value.val.string.len);
+		const OptionRow *row = option_find(name);
+
+		if (row == NULL)
+			unknown_option(name);
+		(void) JsonbIteratorNext(&it, &value, true);
+		values[row - option_rows] = value;
+		set[row - option_rows] = value.type != jbvNull;
+	}
+}
+
+Jsonb *
+sx_query_options_merge(Jsonb *json, Jsonb *more)
+{
+	JsonbValue	values[lengthof(option_rows)];
+	bool		set[lengthof(option_rows)] = {false};
+	JsonbParseState *state = NULL;
+	JsonbValue *object;
+	SxQueryOptions checked;
+	Jsonb	   *result;
+
+	merge_into(json, values, set);
+	merge_into(more, values, set);
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	for (int i = 0; i < lengthof(option_rows); i++)
+	{
+		JsonbValue	key;
+
+		if (!set[i])
+			continue;
+		key.type = jbvString;
+		key.val.string.val = unconstify(char *, option_rows[i].name);
+		key.val.string.len = strlen(option_rows[i].name);
+		pushJsonbValue(&state, WJB_KEY, &key);
+		pushJsonbValue(&state, WJB_VALUE, &values[i]);
+	}
+	object = pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+	result = JsonbValueToJsonb(object);
+	sx_query_options_parse(result, &checked);
+	return result;
 }
 
 /* ---------- triggers ---------- */

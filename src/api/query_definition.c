@@ -1,0 +1,447 @@
+/*
+ * query_definition.c
+ *		create_query, alter_query, explain_query.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_proc.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/regproc.h"
+#include "utils/resowner.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/varlena.h"
+
+#include "api/api.h"
+#include "api/query_definition.h"
+#include "api/query_view.h"
+#include "base/compat.h"
+#include "base/errors.h"
+#include "base/settings.h"
+#include "exec/exec.h"
+#include "sink/sink.h"
+#include "source/source.h"
+#include "state/state_store.h"
+#include "worker/hold.h"
+
+PG_FUNCTION_INFO_V1(sx_api_create_query);
+PG_FUNCTION_INFO_V1(sx_api_alter_query);
+PG_FUNCTION_INFO_V1(sx_api_explain_query);
+
+/* What the session says about the meaning of values; set again in the worker. */
+static const char *const kept_settings[] = {
+	"search_path", "timezone", "datestyle", "intervalstyle", "extra_float_digits",
+	"bytea_output", "xmlbinary", "xmloption", "default_text_search_config",
+	"lc_monetary", "lc_numeric", "lc_time"
+};
+
+static List *
+current_settings(void)
+{
+	List	   *settings = NIL;
+
+	for (int i = 0; i < lengthof(kept_settings); i++)
+		settings = lappend(settings,
+						   psprintf("%s=%s", kept_settings[i],
+									GetConfigOption(kept_settings[i], false, false)));
+	return settings;
+}
+
+/*
+ * Options as given, and the defaults of this session: a query keeps the store
+ * that it was created with.
+ */
+static Jsonb *
+options_with_defaults(Jsonb *given)
+{
+	JsonbParseState *state = NULL;
+	JsonbValue	key;
+	JsonbValue	value;
+	const char *memory = GetConfigOption("streamx.state_memory", false, false);
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	key.type = value.type = jbvString;
+	key.val.string.val = "state_store";
+	key.val.string.len = strlen("state_store");
+	value.val.string.val = sx_state_store;
+	value.val.string.len = strlen(sx_state_store);
+	pushJsonbValue(&state, WJB_KEY, &key);
+	pushJsonbValue(&state, WJB_VALUE, &value);
+	if (strcmp(memory, GetConfigOptionResetString("streamx.state_memory")) != 0)
+	{
+		key.val.string.val = "state_memory";
+		key.val.string.len = strlen("state_memory");
+		value.val.string.val = pstrdup(memory);
+		value.val.string.len = strlen(memory);
+		pushJsonbValue(&state, WJB_KEY, &key);
+		pushJsonbValue(&state, WJB_VALUE, &value);
+	}
+	return sx_query_options_merge(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)),
+								  given);
+}
+
+static void
+check_owner_can_run(Oid role)
+{
+	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(role));
+	bool		can_login;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for role %u", role);
+	can_login = ((Form_pg_authid) GETSTRUCT(tuple))->rolcanlogin;
+	ReleaseSysCache(tuple);
+	if (SX_NEEDS_LOGIN_ROLE && !can_login)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
+				 errmsg("role \"%s\" cannot own a continuous query",
+						GetUserNameFromId(role, false)),
+				 errdetail("The worker connects as the query's owner, and this role is NOLOGIN."),
+				 errhint("ALTER ROLE %s LOGIN (without a password nobody can log in as it), or create the query as another role.",
+						 quote_identifier(GetUserNameFromId(role, false)))));
+}
+
+/* ---------- the sink ---------- */
+
+/* A table or stream of that name decides; the words stand for what has no name. */
+static void
+resolve_sink(SxQuery *query, const char *sink)
+{
+	RangeVar   *name;
+	Oid			relid;
+
+	name = makeRangeVarFromNameList(textToQualifiedNameList(cstring_to_text(sink)));
+	relid = RangeVarGetRelid(name, NoLock, true);
+	query->sink_name = pstrdup(sink);
+	query->sink_relation = relid;
+	if (OidIsValid(relid))
+		query->sink_kind = sx_relation_is_stream(relid) ? SX_SINK_STREAM : SX_SINK_TABLE;
+	else if (strcmp(sink, "noop") == 0)
+		query->sink_kind = SX_SINK_NOOP;
+	else if (strcmp(sink, "directory") == 0)
+		query->sink_kind = SX_SINK_DIRECTORY;
+	else
+		query->sink_kind = SX_SINK_TABLE;
+}
+
+static void
+choose_sink(SxQuery *query, const char *sink)
+{
+	query->sink_relation = InvalidOid;
+	query->sink_name = NULL;
+	if (sink != NULL && OidIsValid(query->sink_function))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a query has either a sink or a foreach_batch function"),
+				 errhint("Write into the table from the function.")));
+	if (OidIsValid(query->sink_function))
+		query->sink_kind = SX_SINK_FOREACH_BATCH;
+	else if (sink != NULL)
+		resolve_sink(query, sink);
+	else if (query->options.directory != NULL)
+		query->sink_kind = SX_SINK_DIRECTORY;
+	else
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("query \"%s\" has no sink", query->name),
+				 errhint("Give sink => 'table_name' (made if absent), a stream, 'noop', or foreach_batch => 'function(bigint)'.")));
+	if (query->options.directory != NULL && query->sink_kind != SX_SINK_DIRECTORY)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("option \"directory\" is only for the sink \"directory\"")));
+}
+
+static Oid
+function_owner_of(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Oid			owner;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", function);
+	owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+/* As the owner: the table it makes is his, and his rights are what the worker has. */
+static void
+prepare_sink(SxQuery *query, const SxPlan *plan)
+{
+	SxSinkConfig config = {0};
+	SxUserSwitch saved;
+
+	config.query = query;
+	config.desc = plan->result;
+	config.nkeys = plan->nkeys;
+	config.keys = plan->keys;
+	GetUserIdAndSecContext(&saved.userid, &saved.sec_context);
+	SetUserIdAndSecContext(query->owner, saved.sec_context | SECURITY_LOCAL_USERID_CHANGE);
+	sx_sink_routine(query->sink_kind)->prepare(query, &config);
+	sx_user_back(&saved);
+
+	if (query->sink_kind == SX_SINK_FOREACH_BATCH && superuser_arg(query->owner))
+	{
+		Oid			function_owner = function_owner_of(query->sink_function);
+
+		if (!superuser_arg(function_owner))
+			ereport(WARNING,
+					(errmsg("query \"%s\" of a superuser calls a function of role \"%s\"",
+							query->name, GetUserNameFromId(function_owner, false)),
+					 errdetail("The function runs with the superuser's rights, and its owner may change it."),
+					 errhint("Let a role without superuser rights own the query.")));
+	}
+	CommandCounterIncrement();
+}
+
+/* ---------- create ---------- */
+
+static void
+refuse_realtime(const SxQuery *query)
+{
+	if (query->trigger == SX_TRIGGER_REALTIME)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("trigger \"realtime\" is not supported yet"),
+				 errhint("The trigger \"default\" starts a batch as soon as rows are committed.")));
+}
+
+void
+sx_query_create(const SxNewQuery *new)
+{
+	SxQuery    *query = palloc0(sizeof(SxQuery));
+	SxUserSwitch saved;
+	SxPlan	   *plan;
+
+	PreventCommandIfReadOnly("create_query()");
+	PreventCommandDuringRecovery("create_query()");
+	sx_query_name_check(new->name);
+	query->name = pstrdup(new->name);
+	query->owner = GetUserId();
+	check_owner_can_run(query->owner);
+	if (sx_query_by_name(new->name, true) != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("query \"%s\" already exists", new->name),
+				 errhint("Change it with alter_query, or drop it with drop_query.")));
+	query->output_mode = sx_output_mode_parse(new->output_mode);
+	sx_trigger_parse(new->trigger, &query->trigger, &query->trigger_interval);
+	refuse_realtime(query);
+	query->options_json = options_with_defaults(new->options);
+	sx_query_options_parse(query->options_json, &query->options);
+	query->settings = current_settings();
+	query->sink_function = new->foreach_batch;
+	choose_sink(query, new->sink);
+	query->wanted = SX_WANTED_CREATED;
+	query->created_at = GetCurrentTimestamp();
+
+	sx_query_view_create(query, sx_query_text_analyze(new->name, new->query));
+	plan = sx_query_view_plan(query, true);
+	prepare_sink(query, plan);
+	sx_query_view_depend(query);
+	sx_query_insert(query);
+	sx_user_become(&saved, sx_extension_owner());
+	sx_state_create(query->id);
+	sx_user_back(&saved);
+	sx_hold_wake_at_commit();	/* refuses PREPARE; wakes nobody for nothing */
+}
+
+static char *
+required_text(FunctionCallInfo fcinfo, int n, const char *what)
+{
+	char	   *text = sx_api_text_arg(fcinfo, n);
+
+	if (text == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be NULL", what)));
+	return text;
+}
+
+/* name, query, sink, output_mode, trigger, foreach_batch, options */
+void
+sx_new_query_args(FunctionCallInfo fcinfo, SxNewQuery *new)
+{
+	new->name = sx_api_name_arg(fcinfo);
+	new->query = required_text(fcinfo, 1, "query");
+	new->sink = sx_api_text_arg(fcinfo, 2);
+	new->output_mode = required_text(fcinfo, 3, "output_mode");
+	new->trigger = required_text(fcinfo, 4, "trigger");
+	new->foreach_batch = PG_ARGISNULL(5) ? InvalidOid : PG_GETARG_OID(5);
+	new->options = PG_ARGISNULL(6) ? NULL : PG_GETARG_JSONB_P(6);
+}
+
+Datum
+sx_api_create_query(PG_FUNCTION_ARGS)
+{
+	SxNewQuery	new;
+
+	sx_new_query_args(fcinfo, &new);
+	sx_query_create(&new);
+	PG_RETURN_VOID();
+}
+
+/* ---------- alter ---------- */
+
+static void
+tell_operators(const SxPlan *plan, const char *what)
+{
+	bool		any = false;
+
+	for (int i = 0; i < plan->nstages; i++)
+	{
+		const SxPlanOperator *op = plan->stages[i].op;
+
+		if (op == NULL)
+			continue;
+		any = true;
+		ereport(NOTICE,
+				(errmsg("operator %d (%s): state is %s", op->id, op->spark_name, what)));
+	}
+	if (!any)
+		ereport(NOTICE, (errmsg("the query has no state; its offsets are %s", what)));
+}
+
+/* NULL if the old state fits the new plan, else the error that a start would raise. */
+static ErrorData *
+layout_error(const SxQuery *query, const SxPlan *plan)
+{
+	MemoryContext oldcontext = CurrentMemoryContext;
+	ResourceOwner oldowner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		sx_layout_check(query->name, query->layout, plan->layout);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(oldcontext);
+		error = CopyErrorData();
+		if (error->sqlerrcode != ERRCODE_SX_STATE_SCHEMA)
+			PG_RE_THROW();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(oldcontext);
+	CurrentResourceOwner = oldowner;
+	return error;
+}
+
+/*
+ * Says per operator what the change means for the state; resets it where asked.
+ * A state that doesn't fit is for start_query to refuse, so that a wrong change
+ * can be taken back; of a running query this is the start.
+ */
+static void
+alter_state(SxQuery *query, const SxPlan *plan, bool reset)
+{
+	ErrorData  *error = NULL;
+
+	if (reset)
+	{
+		sx_api_reset_checkpoint(query);
+		tell_operators(plan, "lost with the offsets, the query begins anew");
+		return;
+	}
+	if (query->layout == NULL)
+		return;
+	error = layout_error(query, plan);
+	if (error == NULL)
+		tell_operators(plan, "kept");
+	else if (query->wanted == SX_WANTED_RUNNING)
+		ReThrowError(error);
+	else
+		ereport(WARNING,
+				(errmsg("query \"%s\" cannot be started with the state that it has", query->name),
+				 errdetail("%s", error->detail != NULL ? error->detail : error->message),
+				 errhint("Alter it back, or start it with reset_state => true, which begins anew.")));
+}
+
+static void
+alter_sink(SxQuery *query, const char *sink)
+{
+	if (sink == NULL)
+		return;
+	query->sink_function = InvalidOid;
+	choose_sink(query, sink);
+}
+
+/* name, query, sink, output_mode, trigger, options, reset_state */
+Datum
+sx_api_alter_query(PG_FUNCTION_ARGS)
+{
+	char	   *name = sx_api_name_arg(fcinfo);
+	char	   *text = sx_api_text_arg(fcinfo, 1);
+	char	   *sink = sx_api_text_arg(fcinfo, 2);
+	char	   *mode = sx_api_text_arg(fcinfo, 3);
+	char	   *trigger = sx_api_text_arg(fcinfo, 4);
+	Jsonb	   *options = PG_ARGISNULL(5) ? NULL : PG_GETARG_JSONB_P(5);
+	bool		reset = !PG_ARGISNULL(6) && PG_GETARG_BOOL(6);
+	SxQuery    *query;
+	SxPlan	   *plan;
+
+	PreventCommandIfReadOnly("alter_query()");
+	PreventCommandDuringRecovery("alter_query()");
+	query = sx_api_take_query(sx_api_owned_query(name));
+	sx_query_view_undepend(query);
+	if (mode != NULL)
+		query->output_mode = sx_output_mode_parse(mode);
+	if (trigger != NULL)
+		sx_trigger_parse(trigger, &query->trigger, &query->trigger_interval);
+	refuse_realtime(query);
+	if (options != NULL)
+		query->options_json = sx_query_options_merge(query->options_json, options);
+	sx_query_options_parse(query->options_json, &query->options);
+	alter_sink(query, sink);
+	if (text != NULL)
+	{
+		sx_query_view_replace(query, sx_query_text_analyze(name, text));
+		query->settings = current_settings();
+	}
+	plan = sx_query_view_plan(query, text != NULL || mode != NULL);
+	prepare_sink(query, plan);
+	sx_query_view_depend(query);
+	alter_state(query, plan, reset);
+	sx_query_update(query);
+	PG_RETURN_VOID();
+}
+
+/* ---------- explain ---------- */
+
+Datum
+sx_api_explain_query(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	char	   *name = sx_api_name_arg(fcinfo);
+	SxQuery    *query = sx_api_owned_query(name);
+	SxUserSwitch saved;
+	SxPlan	   *plan;
+	List	   *lines;
+	ListCell   *lc;
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	plan = sx_query_view_plan(query, false);
+	sx_user_become(&saved, query->owner);
+	lines = sx_exec_explain(plan);
+	sx_user_back(&saved);
+	foreach(lc, lines)
+	{
+		Datum		values[1] = {CStringGetTextDatum((char *) lfirst(lc))};
+		bool		nulls[1] = {false};
+
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}

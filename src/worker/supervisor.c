@@ -1,0 +1,198 @@
+/*
+ * supervisor.c
+ *		Decides from the SQLSTATE alone (base/errors.h).
+ *
+ *	 transient      same process, after a back-off; every third in a row a fresh
+ *	                process; for ever, or max_retries times
+ *	 deterministic  a fresh process; FAILED after max_failures_in_a_row
+ *	 permanent      FAILED at once
+ *
+ * The counts live in the slot: they outlast the process and end with the next
+ * committed batch.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/proc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "base/errors.h"
+#include "base/settings.h"
+#include "registry/failure.h"
+#include "worker/supervisor.h"
+#include "worker/worker.h"
+
+#define TRANSIENT_PER_PROCESS	3
+
+static void
+count_failure(SxQuerySlot *slot, SxErrorClass class)
+{
+	int64		ms;
+
+	SpinLockAcquire(&slot->mutex);
+	slot->failures_in_a_row++;
+	if (class == SX_ERROR_TRANSIENT)
+		slot->transient_failures++;
+	else
+		slot->deterministic_failures++;
+	SpinLockRelease(&slot->mutex);
+
+	ms = sx_backoff_ms(slot->failures_in_a_row);
+	SpinLockAcquire(&slot->mutex);
+	slot->retry_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms);
+	slot->state = SX_RUN_RETRYING;
+	SpinLockRelease(&slot->mutex);
+}
+
+void
+sx_supervisor_count_death(SxQuerySlot *slot)
+{
+	count_failure(slot, SX_ERROR_TRANSIENT);
+}
+
+void
+sx_supervisor_count_success(SxQuerySlot *slot)
+{
+	if (slot->failures_in_a_row == 0)
+		return;
+	SpinLockAcquire(&slot->mutex);
+	slot->failures_in_a_row = 0;
+	slot->transient_failures = 0;
+	slot->deterministic_failures = 0;
+	slot->retry_at = 0;
+	SpinLockRelease(&slot->mutex);
+}
+
+static SxVerdict
+verdict(const SxQuerySlot *slot, int max_retries, SxErrorClass class, bool *give_up)
+{
+	*give_up = true;
+	switch (class)
+	{
+		case SX_ERROR_PERMANENT:
+			return SX_VERDICT_END;
+		case SX_ERROR_DETERMINISTIC:
+			if (slot->deterministic_failures >= sx_max_failures_in_a_row)
+				return SX_VERDICT_END;
+			*give_up = false;
+			return SX_VERDICT_RESTART;
+		case SX_ERROR_TRANSIENT:
+			if (max_retries >= 0 && slot->transient_failures > max_retries)
+				return SX_VERDICT_END;
+			*give_up = false;
+			if (slot->transient_failures % TRANSIENT_PER_PROCESS == 0)
+				return SX_VERDICT_RESTART;
+			return SX_VERDICT_RETRY;
+	}
+	return SX_VERDICT_END;
+}
+
+/*
+ * The row may be locked by a transaction that only just began to take the query
+ * from us and waits for our end: never wait for it unconditionally.
+ */
+static bool
+lock_row_unless_held(SxQuerySlot *slot, int64 query_id)
+{
+	while (!sx_query_lock_row(query_id, true))
+	{
+		if (slot->stop_requested || slot->held_by != 0)
+			return false;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 100, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	return true;
+}
+
+/* In a transaction. */
+static bool
+set_wanted(SxQuerySlot *slot, int64 query_id, SxWanted wanted)
+{
+	SxQuery    *query;
+
+	if (!lock_row_unless_held(slot, query_id))
+		return false;
+	query = sx_query_by_id(query_id, true);
+	/* Stopped meanwhile, or the engine has already said what is the matter. */
+	if (query == NULL || query->wanted != SX_WANTED_RUNNING)
+		return true;
+	sx_query_set_wanted(query_id, wanted);
+	return true;
+}
+
+/* Returns false when it could not be written down. */
+static bool
+write_down(SxQuerySlot *slot, int64 query_id, const ErrorData *error, bool give_up)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool ok = true;
+
+	PG_TRY();
+	{
+		StartTransactionCommand();
+		PushActiveSnapshot(GetTransactionSnapshot());
+		sx_failure_append(query_id, error, slot->batch_id + 1, NULL);
+		if (give_up)
+			(void) set_wanted(slot, query_id, SX_WANTED_FAILED);
+		PopActiveSnapshot();
+		CommitTransactionCommand();
+	}
+	PG_CATCH();
+	{
+		HOLD_INTERRUPTS();
+		MemoryContextSwitchTo(context);
+		EmitErrorReport();
+		AbortCurrentTransaction();
+		FlushErrorState();
+		ok = false;
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	return ok;
+}
+
+SxVerdict
+sx_supervisor_judge(SxQuerySlot *slot, int64 query_id, const char *name,
+					int max_retries, const ErrorData *error)
+{
+	SxErrorClass class = sx_error_class(error->sqlerrcode);
+	SxVerdict	result;
+	bool		give_up;
+
+	count_failure(slot, class);
+	result = verdict(slot, max_retries, class, &give_up);
+	if (!write_down(slot, query_id, error, give_up) && give_up)
+		result = SX_VERDICT_RESTART;	/* still wanted, so a fresh process tries, later */
+	if (give_up)
+		ereport(LOG,
+				(errmsg("query \"%s\" has failed and will not be tried again", name),
+				 errhint("Remove the cause, then call start_query.")));
+	else
+		ereport(LOG,
+				(errmsg("query \"%s\" will be tried again in %d ms", name,
+						(int) TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
+															  slot->retry_at))));
+	ConditionVariableBroadcast(&slot->changed);
+	ConditionVariableBroadcast(&sx_shared->queries_changed);
+	return result;
+}
+
+bool
+sx_supervisor_set_wanted(SxQuerySlot *slot, int64 query_id, SxWanted wanted)
+{
+	bool		ok;
+
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	ok = set_wanted(slot, query_id, wanted);
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	return ok;
+}
