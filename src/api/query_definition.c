@@ -27,11 +27,13 @@
 #include "base/compat.h"
 #include "base/errors.h"
 #include "base/settings.h"
+#include "engine/engine.h"
 #include "exec/exec.h"
 #include "sink/sink.h"
 #include "source/source.h"
 #include "state/state_store.h"
 #include "worker/hold.h"
+#include "worker/pending.h"
 
 PG_FUNCTION_INFO_V1(sx_api_create_query);
 PG_FUNCTION_INFO_V1(sx_api_alter_query);
@@ -221,6 +223,9 @@ sx_query_create(const SxNewQuery *new)
 	SxUserSwitch saved;
 	SxPlan	   *plan;
 
+	if (sx_engine_open == NULL || sx_exec_explain == NULL || sx_sink_routine == NULL ||
+		sx_state_create == NULL)
+		elog(ERROR, "this build of streamx cannot run queries yet");
 	PreventCommandIfReadOnly("create_query()");
 	PreventCommandDuringRecovery("create_query()");
 	sx_query_name_check(new->name);

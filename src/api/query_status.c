@@ -153,7 +153,8 @@ put_definition(Row *row, const SxQuery *query)
 										 DatumGetCString(DirectFunctionCall1(regprocedureout,
 																			 ObjectIdGetDatum(query->sink_function)))));
 	else
-		put_text(row, COL_SINK, sx_sink_kind_name(query->sink_kind));
+		put_text(row, COL_SINK, query->sink_name != NULL ? query->sink_name :
+				 sx_sink_kind_name(query->sink_kind));
 	put_text(row, COL_OUTPUT_MODE, sx_output_mode_name(query->output_mode));
 	put_text(row, COL_TRIGGER, sx_trigger_print(query->trigger, query->trigger_interval));
 	put_time(row, COL_CREATED_AT, query->created_at);

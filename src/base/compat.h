@@ -85,6 +85,8 @@
 	} while (0)
 #else
 #define sx_query_flatten_groups(query) ((void) 0)
+#endif
+
 /* 17: a background worker may run as a role that cannot log in. */
 #if PG_VERSION_NUM >= 170000
 #define SX_NEEDS_LOGIN_ROLE		false

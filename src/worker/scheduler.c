@@ -34,9 +34,9 @@
 #include "base/compat.h"
 #include "base/settings.h"
 #include "registry/failure.h"
-#include "source/retention.h"
 #include "worker/hold.h"
 #include "worker/worker.h"
+#include "worker/pending.h"
 
 #define LOOK_MS			5000
 #define ROTATE_EVERY_MS	5000
@@ -387,7 +387,8 @@ rotate_streams(void)
 	scheduler.rotated_at = now;
 	PG_TRY();
 	{
-		sx_stream_rotate_all();
+		if (sx_stream_rotate_all != NULL)
+			sx_stream_rotate_all();
 	}
 	PG_CATCH();
 	{

@@ -1,0 +1,23 @@
+/*
+ * pending.h
+ *		Rooms that are being built: the library loads without them.
+ *
+ * Goes when engine, exec, sink, state and retention are there.
+ */
+#ifndef SX_WORKER_PENDING_H
+#define SX_WORKER_PENDING_H
+
+extern void sx_stream_rotate_all(void);
+
+#pragma weak sx_engine_open
+#pragma weak sx_engine_step
+#pragma weak sx_engine_next_time
+#pragma weak sx_engine_abort
+#pragma weak sx_engine_close
+#pragma weak sx_exec_explain
+#pragma weak sx_sink_routine
+#pragma weak sx_state_create
+#pragma weak sx_state_drop
+#pragma weak sx_stream_rotate_all
+
+#endif
