@@ -60,3 +60,16 @@ CREATE EVENT TRIGGER streamx_drop ON sql_drop
 -- Also in a session that applies replicated commands.
 ALTER EVENT TRIGGER streamx_ddl ENABLE ALWAYS;
 ALTER EVENT TRIGGER streamx_drop ENABLE ALWAYS;
+
+CREATE FUNCTION streamx.stream_next(stream regclass, start jsonb DEFAULT NULL, max_rows bigint DEFAULT NULL)
+	RETURNS jsonb LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sx_api_stream_next';
+COMMENT ON FUNCTION streamx.stream_next(regclass, jsonb, bigint) IS 'Offset of the end of the batch that would begin at the given offset (NULL: the beginning), or NULL when there is no row.';
+
+CREATE FUNCTION streamx.stream_rows(row_type anyelement, start jsonb, "end" jsonb)
+	RETURNS SETOF anyelement LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sx_api_stream_rows';
+COMMENT ON FUNCTION streamx.stream_rows(anyelement, jsonb, jsonb) IS 'The rows of a stream after one offset up to another, as a batch reads them: SELECT * FROM streamx.stream_rows(NULL::clicks, start, "end").';
+
+CREATE FUNCTION streamx.rotate_streams()
+	RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sx_api_rotate_streams';
+REVOKE ALL ON FUNCTION streamx.rotate_streams() FROM PUBLIC;
+COMMENT ON FUNCTION streamx.rotate_streams() IS 'Gives back the storage of streams where retention and their readers allow it, as the scheduler does every few seconds.';
