@@ -1,0 +1,196 @@
+/*
+ * foreach_batch_sink.c
+ *		Hands each batch to a user's function f(batch_id bigint), in the batch's
+ *		transaction.
+ *
+ * The function finds the rows in the temporary table "batch".  It is made once
+ * per worker, ON COMMIT DELETE ROWS, since a table per batch would swell the
+ * catalogs.  The function is called for empty batches too, as in Spark.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/regproc.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "base/compat.h"
+#include "sink/rows_relation.h"
+#include "sink/sinks.h"
+
+#define BATCH_TABLE		"pg_temp.batch"
+
+typedef struct ForeachBatchSink
+{
+	SxSink		sink;
+	SxSinkConfig *config;
+	SxStatement fill;
+	SxStatement clear;
+	TimestampTz filled_in;		/* start of the transaction that filled the table last */
+} ForeachBatchSink;
+
+/* Its qualified name, quoted. */
+static char *
+check_function(const SxSinkConfig *config)
+{
+	Oid			oid = config->query->sink_function;
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(oid));
+	Form_pg_proc form;
+	char	   *name;
+
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("the foreach_batch function of query \"%s\" does not exist any more",
+						config->query->name),
+				 errhint("Drop the query and create it again with another function.")));
+	form = (Form_pg_proc) GETSTRUCT(tuple);
+	name = quote_qualified_identifier(get_namespace_name(form->pronamespace),
+									  NameStr(form->proname));
+	if (form->prokind != PROKIND_FUNCTION || form->proretset || form->pronargs != 1 ||
+		form->proargtypes.values[0] != INT8OID)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+				 errmsg("function %s cannot be called for each batch",
+						format_procedure(oid)),
+				 errdetail("It must be a function with one argument of type bigint, the batch id."),
+				 errhint("CREATE FUNCTION %s(batch_id bigint) RETURNS void ...; it finds the rows in the temporary table \"batch\".",
+						 name)));
+	if (object_aclcheck(ProcedureRelationId, oid, config->query->owner, ACL_EXECUTE) != ACLCHECK_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for function %s", format_procedure(oid)),
+				 errdetail("Role \"%s\", which owns query \"%s\", needs EXECUTE on it.",
+						   GetUserNameFromId(config->query->owner, false),
+						   config->query->name)));
+	ReleaseSysCache(tuple);
+	return name;
+}
+
+static void
+foreach_batch_prepare(SxQuery *query, const SxSinkConfig *config)
+{
+	check_function(config);
+	query->sink_relation = InvalidOid;
+}
+
+static void
+run(const char *sql)
+{
+	int			rc = SPI_execute(sql, false, 0);
+
+	if (rc < 0)
+		elog(ERROR, "could not run \"%s\": %s", sql, SPI_result_code_string(rc));
+}
+
+/* An earlier attempt of this worker may have left one of another shape. */
+static void
+create_batch_table(TupleDesc desc)
+{
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	appendStringInfoString(&sql, "CREATE TEMPORARY TABLE batch (");
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		appendStringInfo(&sql, "%s%s %s", i > 0 ? ", " : "",
+						 quote_identifier(NameStr(att->attname)),
+						 format_type_extended(att->atttypid, att->atttypmod,
+											  FORMAT_TYPE_TYPEMOD_GIVEN |
+											  FORMAT_TYPE_FORCE_QUALIFY));
+		if (OidIsValid(att->attcollation))
+			appendStringInfo(&sql, " COLLATE %s", sx_sink_collation_name(att->attcollation));
+	}
+	appendStringInfoString(&sql, ") ON COMMIT DELETE ROWS");
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	run("DROP TABLE IF EXISTS " BATCH_TABLE);
+	run(sql.data);
+	if (SPI_finish() != SPI_OK_FINISH)
+		elog(ERROR, "SPI_finish failed");
+}
+
+static SxSink *
+foreach_batch_open(const SxSinkConfig *config)
+{
+	ForeachBatchSink *self = palloc0(sizeof(ForeachBatchSink));
+
+	self->sink.routine = &sx_foreach_batch_sink;
+	self->sink.description = psprintf("foreach_batch[%s]", check_function(config));
+	self->config = sx_sink_config_copy(config);
+	self->fill.sql = "INSERT INTO " BATCH_TABLE " SELECT * FROM " SX_SINK_ROWS;
+	self->clear.sql = "DELETE FROM " BATCH_TABLE;
+	create_batch_table(config->desc);
+	return &self->sink;
+}
+
+/*
+ * Not through FunctionCall1: a function in SQL that returns void returns NULL.
+ * Looked up and checked for every batch: it may have been replaced or revoked.
+ */
+static void
+call_function(const SxSinkConfig *config, int64 batch_id)
+{
+	LOCAL_FCINFO(fcinfo, 1);
+	FmgrInfo	function;
+
+	check_function(config);
+	fmgr_info(config->query->sink_function, &function);
+	InitFunctionCallInfoData(*fcinfo, &function, 1, InvalidOid, NULL, NULL);
+	fcinfo->args[0].value = Int64GetDatum(batch_id);
+	fcinfo->args[0].isnull = false;
+
+	/* A snapshot that has the rows of "batch", for functions that are not volatile. */
+	CommandCounterIncrement();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	FunctionCallInvoke(fcinfo);
+	PopActiveSnapshot();
+	CommandCounterIncrement();
+}
+
+static void
+foreach_batch_write(SxSink *sink, const SxResult *result)
+{
+	ForeachBatchSink *self = (ForeachBatchSink *) sink;
+	TimestampTz transaction = GetCurrentTransactionStartTimestamp();
+
+	sx_sink_connect(result);
+	/* A no-data batch in the same transaction: ON COMMIT has not run yet. */
+	if (self->filled_in == transaction)
+		sx_statement_run(&self->clear);
+	if (result->nrows > 0)
+	{
+		sx_statement_run(&self->fill);
+		self->filled_in = transaction;
+	}
+	sx_sink_disconnect();
+	call_function(self->config, result->batch_id);
+}
+
+static void
+foreach_batch_close(SxSink *sink)
+{
+	ForeachBatchSink *self = (ForeachBatchSink *) sink;
+
+	sx_statement_forget(&self->fill);
+	sx_statement_forget(&self->clear);
+}
+
+const SxSinkRoutine sx_foreach_batch_sink = {
+	.name = "foreach_batch",
+	.prepare = foreach_batch_prepare,
+	.open = foreach_batch_open,
+	.write = foreach_batch_write,
+	.close = foreach_batch_close,
+};

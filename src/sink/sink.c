@@ -1,0 +1,37 @@
+/*
+ * sink.c
+ *		The kinds of sinks.
+ */
+#include "postgres.h"
+
+#include "sink/sinks.h"
+
+const SxSinkRoutine *
+sx_sink_routine(SxSinkKind kind)
+{
+	const SxSinkRoutine *routine = NULL;
+
+	switch (kind)
+	{
+		case SX_SINK_TABLE:
+			routine = &sx_table_sink;
+			break;
+		case SX_SINK_STREAM:
+			routine = &sx_stream_sink;
+			break;
+		case SX_SINK_FOREACH_BATCH:
+			routine = &sx_foreach_batch_sink;
+			break;
+		case SX_SINK_NOOP:
+			routine = &sx_noop_sink;
+			break;
+		case SX_SINK_DIRECTORY:
+			routine = &sx_directory_sink;
+			break;
+	}
+	Assert(routine != NULL && routine->prepare != NULL && routine->open != NULL &&
+		   routine->write != NULL && routine->close != NULL);
+	Assert(!routine->outside ||
+		   (routine->stage != NULL && routine->publish != NULL && routine->mark != NULL));
+	return routine;
+}

@@ -1,0 +1,255 @@
+/*
+ * table_sink.c
+ *		Writes results into a table, in the batch's transaction.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "executor/tuptable.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "sink/rows_relation.h"
+#include "sink/sinks.h"
+#include "sink/table_statements.h"
+
+typedef struct TableSink
+{
+	SxSink		sink;
+
+	/* set when the query starts */
+	MemoryContext context;
+	SxSinkConfig *config;
+	SxTableStrategy strategy;
+	Oid			relid;
+
+	/* made by the first write, and anew after the table was renamed */
+	MemoryContext texts;
+	char	   *relation_name;
+	SxStatement insert;
+	SxStatement delete_vanished;
+	SxStatement delete_gone;
+	SxStatement delete_gone_null;
+} TableSink;
+
+SxTableStrategy
+sx_table_strategy(const SxSinkConfig *config)
+{
+	switch (config->query->output_mode)
+	{
+		case SX_OUTPUT_APPEND:
+			return SX_TABLE_ADD;
+
+		case SX_OUTPUT_UPDATE:
+			if (config->keys_missing != NULL)
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
+						 errmsg("grouping column \"%s\" is not in the result of query \"%s\"",
+								config->keys_missing, config->query->name),
+						 errdetail("In update mode a row of the sink table is found by its grouping columns."),
+						 errhint("Select the column as it is grouped by, or use output mode \"append\" or \"complete\".")));
+			if (config->keys == NULL)
+				return SX_TABLE_ADD;	/* stateless: update is append */
+			return config->nkeys > 0 ? SX_TABLE_UPSERT : SX_TABLE_REPLACE_ROWS;
+
+		case SX_OUTPUT_COMPLETE:
+			return config->keys != NULL && config->nkeys > 0 ?
+				SX_TABLE_REPLACE_BY_KEY : SX_TABLE_REPLACE_ROWS;
+	}
+	elog(ERROR, "unknown output mode %d", config->query->output_mode);
+}
+
+SxSinkConfig *
+sx_sink_config_copy(const SxSinkConfig *config)
+{
+	SxSinkConfig *copy = palloc(sizeof(SxSinkConfig));
+
+	*copy = *config;
+	copy->desc = CreateTupleDescCopy(config->desc);
+	if (config->keys != NULL)
+	{
+		AttrNumber *keys = palloc(sizeof(AttrNumber) * Max(config->nkeys, 1));
+
+		memcpy(keys, config->keys, sizeof(AttrNumber) * config->nkeys);
+		copy->keys = keys;
+	}
+	if (config->keys_missing != NULL)
+		copy->keys_missing = pstrdup(config->keys_missing);
+	return copy;
+}
+
+/*
+ * Locked before its name and columns are looked at, and until the batch's
+ * transaction ends.
+ */
+static Relation
+open_table(TableSink *self)
+{
+	Relation	rel = try_table_open(self->relid, RowExclusiveLock);
+
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("sink table \"%s\" of query \"%s\" does not exist any more",
+						self->config->query->sink_name, self->config->query->name),
+				 errhint("Drop the query, or create it again with another sink.")));
+	return rel;
+}
+
+static void
+forget_statements(TableSink *self)
+{
+	sx_statement_forget(&self->insert);
+	sx_statement_forget(&self->delete_vanished);
+	sx_statement_forget(&self->delete_gone);
+	sx_statement_forget(&self->delete_gone_null);
+	MemoryContextReset(self->texts);
+	self->relation_name = NULL;
+}
+
+/*
+ * The statements name the table and its columns, so a renamed table needs new
+ * ones.  (Everything else that can happen to a table makes the server plan them
+ * again by itself.)
+ */
+static void
+make_statements(TableSink *self, Relation rel)
+{
+	char	   *name = sx_sink_relation_name(rel);
+	MemoryContext oldcontext;
+
+	if (self->relation_name != NULL && strcmp(self->relation_name, name) == 0)
+		return;
+	forget_statements(self);
+	oldcontext = MemoryContextSwitchTo(self->texts);
+	self->insert.sql = sx_table_insert_sql(rel, self->config, self->strategy);
+	if (self->strategy == SX_TABLE_REPLACE_BY_KEY || self->strategy == SX_TABLE_REPLACE_ROWS)
+		self->delete_vanished.sql =
+			sx_table_delete_vanished_sql(rel, self->config, self->strategy);
+	if (self->strategy == SX_TABLE_UPSERT)
+	{
+		self->delete_gone.sql = sx_table_delete_gone_sql(rel, self->config, false);
+		self->delete_gone_null.sql = sx_table_delete_gone_sql(rel, self->config, true);
+	}
+	self->relation_name = pstrdup(name);
+	MemoryContextSwitchTo(oldcontext);
+}
+
+/* Has a key column of any gone row no value? */
+static bool
+has_null_key(const SxResult *result)
+{
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(result->gone_desc, &TTSOpsMinimalTuple);
+	bool		found = false;
+
+	tuplestore_rescan(result->gone);
+	while (!found && tuplestore_gettupleslot(result->gone, true, false, slot))
+	{
+		slot_getallattrs(slot);
+		for (int i = 0; i < result->gone_desc->natts; i++)
+			found |= slot->tts_isnull[i];
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	return found;
+}
+
+static void
+delete_gone(TableSink *self, const SxResult *result)
+{
+	if (result->gone == NULL || result->ngone == 0)
+		return;
+	/* Apart from the others: a join that takes NULLs as equal can use no index. */
+	if (has_null_key(result))
+		sx_statement_run(&self->delete_gone_null);
+	sx_statement_run(&self->delete_gone);
+}
+
+/*
+ * A row of somebody else that holds a key of ours comes back as the server's
+ * error; say what it means here.
+ */
+static void
+rethrow_with_hint(MemoryContext context)
+{
+	ErrorData  *error;
+
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	if (error->sqlerrcode == ERRCODE_UNIQUE_VIOLATION && error->hint == NULL)
+	{
+		FlushErrorState();
+		error->hint = pstrdup("The row in the way was not written by this query, or the sink has a unique key that is not the result's key. Remove the row or the index; then the query can go on.");
+		ReThrowError(error);
+	}
+	PG_RE_THROW();
+}
+
+static void
+table_write(SxSink *sink, const SxResult *result)
+{
+	TableSink  *self = (TableSink *) sink;
+	MemoryContext oldcontext = CurrentMemoryContext;
+	Relation	rel;
+
+	if (result->nrows == 0 && result->ngone == 0 &&
+		(self->strategy == SX_TABLE_ADD || self->strategy == SX_TABLE_UPSERT))
+		return;
+	rel = open_table(self);
+	make_statements(self, rel);
+
+	PG_TRY();
+	{
+		sx_sink_connect(result);
+		if (self->strategy == SX_TABLE_UPSERT)
+			delete_gone(self, result);
+		if (self->delete_vanished.sql != NULL)
+			sx_statement_run(&self->delete_vanished);
+		if (result->nrows > 0)
+			sx_statement_run(&self->insert);
+		sx_sink_disconnect();
+	}
+	PG_CATCH();
+	{
+		rethrow_with_hint(oldcontext);
+	}
+	PG_END_TRY();
+	table_close(rel, NoLock);
+}
+
+static SxSink *
+table_open_sink(const SxSinkConfig *config)
+{
+	TableSink  *self = palloc0(sizeof(TableSink));
+	Relation	rel;
+
+	self->sink.routine = &sx_table_sink;
+	self->context = CurrentMemoryContext;
+	self->texts = AllocSetContextCreate(CurrentMemoryContext, "streamx sink statements",
+										ALLOCSET_SMALL_SIZES);
+	self->config = sx_sink_config_copy(config);
+	self->relid = config->query->sink_relation;
+	self->strategy = sx_table_strategy(config);
+	rel = open_table(self);
+	self->sink.description = psprintf("table[%s]", sx_sink_relation_name(rel));
+	sx_table_sink_check(rel, config);
+	table_close(rel, NoLock);
+	return &self->sink;
+}
+
+static void
+table_close_sink(SxSink *sink)
+{
+	TableSink  *self = (TableSink *) sink;
+
+	forget_statements(self);
+	MemoryContextDelete(self->texts);
+}
+
+const SxSinkRoutine sx_table_sink = {
+	.name = "table",
+	.prepare = sx_table_sink_prepare,
+	.open = table_open_sink,
+	.write = table_write,
+	.close = table_close_sink,
+};

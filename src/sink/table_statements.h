@@ -1,0 +1,27 @@
+/*
+ * table_statements.h
+ *		The SQL that brings a result into a table.
+ *
+ * All names and operators are qualified: see rows_relation.h. Results are in
+ * CurrentMemoryContext.
+ */
+#ifndef SX_SINK_TABLE_STATEMENTS_H
+#define SX_SINK_TABLE_STATEMENTS_H
+
+#include "utils/relcache.h"
+
+#include "sink/sinks.h"
+
+/* Rows of the result that the table lacks; in update mode changed ones too. */
+extern char *sx_table_insert_sql(Relation rel, const SxSinkConfig *config,
+								 SxTableStrategy strategy);
+
+/* Rows of the table that a complete result has no more. */
+extern char *sx_table_delete_vanished_sql(Relation rel, const SxSinkConfig *config,
+										  SxTableStrategy strategy);
+
+/* Rows of SxResult.gone: those whose key has no NULL, or those with one. */
+extern char *sx_table_delete_gone_sql(Relation rel, const SxSinkConfig *config,
+									  bool null_keys);
+
+#endif
