@@ -1,0 +1,378 @@
+/*
+ * batch.c
+ *		One batch.  Before the commit nothing of it can be seen; after it nothing
+ *		can be lost.
+ *
+ * Rows of the sink, offsets, watermark, state changes and the record of all this
+ * are one transaction.  A no-data batch that is due follows in the same one when
+ * no data waits: two batch ids, two records, one flush.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "executor/instrument.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "base/crash_point.h"
+#include "base/settings.h"
+#include "checkpoint/outbox.h"
+#include "engine/query_engine.h"
+
+/* Old batch records are deleted this often. */
+#define TRIM_EVERY	100
+
+/* ---- the transaction ---- */
+
+/* READ COMMITTED whatever the settings of the query say; one snapshot for all reads. */
+static void
+begin_transaction(SxEngine *engine)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	XactIsoLevel = XACT_READ_COMMITTED;
+	XactReadOnly = false;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	MemoryContextSwitchTo(engine->batch_context);
+}
+
+static void
+end_idle_transaction(void)
+{
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+}
+
+/*
+ * From the start of COMMIT until the state has the batch, an error ends the
+ * process (engine.c).
+ */
+static void
+commit_batch(SxEngine *engine)
+{
+	SX_CRASH_POINT("before-commit");
+	PopActiveSnapshot();
+	engine->commit_xid = GetTopTransactionIdIfAny();
+	engine->commit_started = true;
+	CommitTransactionCommand();
+	engine->commit_lsn = XactLastCommitEnd;
+	SX_CRASH_POINT("after-commit");
+	if (engine->state != NULL)
+		sx_state_commit(engine->state);
+	engine->at = engine->next;
+	engine->next = NULL;
+	engine->commit_started = false;
+	MemoryContextSwitchTo(engine->batch_context);
+}
+
+/* ---- the position ---- */
+
+static SxOffset *
+copy_offset(SxSource *source, const SxOffset *offset)
+{
+	return source->routine->offset_parse(source, source->routine->offset_print(offset));
+}
+
+/* A copy of where the query is, to be changed by the batches of this transaction. */
+static void
+begin_position(SxEngine *engine)
+{
+	SxPosition *at = engine->at;
+	SxPosition *next = &engine->positions[at == &engine->positions[0] ? 1 : 0];
+	SxPosition	copy = *at;
+	MemoryContext oldcontext;
+
+	copy.context = next->context;
+	copy.offsets = next->offsets;
+	copy.inputs = next->inputs;
+	*next = copy;
+	memcpy(next->inputs, at->inputs, sizeof(SxWatermarkInput) * engine->plan->nwatermarks);
+	MemoryContextReset(next->context);
+	oldcontext = MemoryContextSwitchTo(next->context);
+	for (int i = 0; i < engine->nsources; i++)
+		next->offsets[i] = copy_offset(engine->sources[i], at->offsets[i]);
+	MemoryContextSwitchTo(oldcontext);
+	engine->next = next;
+}
+
+static void
+advance_offsets(SxEngine *engine, SxBatch *batch)
+{
+	MemoryContext oldcontext = MemoryContextSwitchTo(engine->next->context);
+
+	for (int i = 0; i < engine->nsources; i++)
+		if (batch->sources.sources[i].end != NULL)
+			engine->next->offsets[i] = copy_offset(engine->sources[i],
+												   batch->sources.sources[i].end);
+	MemoryContextSwitchTo(oldcontext);
+}
+
+/* After the run: what the rows say about event time. */
+static void
+advance_watermark(SxEngine *engine, SxBatch *batch)
+{
+	SxPosition *next = engine->next;
+	const SxPlan *plan = engine->plan;
+
+	for (int i = 0; i < engine->nsources; i++)
+	{
+		SxBatchSource *range = &batch->sources.sources[i];
+		int			input = plan->sources[i].watermark_input;
+
+		if (range->end == NULL || input < 0)
+			continue;
+		next->inputs[input].max = Max(next->inputs[input].max, range->seen.max);
+		if (range->rows > 0)
+			engine->last_moved[input] = batch->timestamp;
+	}
+	for (int i = plan->first_marker; i < plan->nwatermarks; i++)
+		if (next->inputs[i].max > engine->at->inputs[i].max)
+			engine->last_moved[i] = batch->timestamp;
+	next->next_watermark = sx_batch_watermark_next(engine, next, batch->timestamp);
+}
+
+/* ---- the steps of a batch ---- */
+
+static SxBatch *
+make_batch(SxEngine *engine)
+{
+	SxBatch    *batch = palloc0(sizeof(SxBatch));
+
+	INSTR_TIME_SET_CURRENT(batch->started);
+	batch->trigger_start = GetCurrentTimestamp();
+	batch->timestamp = GetCurrentTransactionStartTimestamp();
+	batch->wal_before = pgWalUsage.wal_bytes;
+	batch->operators = palloc0(sizeof(SxOperatorProgress) * Max(engine->noperators, 1));
+	for (int i = 0; i < engine->plan->nstages; i++)
+		if (engine->plan->stages[i].op != NULL)
+			batch->operators[engine->plan->stages[i].op->id].name =
+				engine->plan->stages[i].op->spark_name;
+
+	batch->sources.n = engine->nsources;
+	batch->sources.sources = palloc0(sizeof(SxBatchSource) * Max(engine->nsources, 1));
+	for (int i = 0; i < engine->nsources; i++)
+	{
+		SxBatchSource *range = &batch->sources.sources[i];
+
+		range->source = engine->sources[i];
+		range->event_attnum = engine->plan->sources[i].event_attnum;
+		range->counted = true;	/* until it has a range */
+		range->seen.max = SX_TIME_UNSET;
+		range->event_min = SX_TIME_UNSET;
+		range->event_max = SX_TIME_UNSET;
+		range->latest_allowed = sx_batch_watermark_latest_allowed(engine, batch->timestamp);
+	}
+	return batch;
+}
+
+/* Runs the plan, and reads what it left unread: counts and maxima are of the range. */
+static void
+run_plan(SxEngine *engine, SxBatch *batch)
+{
+	SxPosition *next = engine->next;
+	SxExecBatch run = {
+		.batch_id = batch->id,
+		.timestamp = batch->timestamp,
+		.sources = &batch->sources,
+		.late = next->watermark,
+		.evict = next->next_watermark,
+		.markers = next->inputs + engine->plan->first_marker,
+		.latest_allowed = sx_batch_watermark_latest_allowed(engine, batch->timestamp),
+		.operators = batch->operators,
+	};
+
+	batch->result.batch_id = batch->id;
+	batch->result.desc = engine->plan->result;
+	sx_exec_run(engine->exec, &run, &batch->result);
+	for (int i = 0; i < engine->nsources; i++)
+	{
+		SxBatchSource *range = &batch->sources.sources[i];
+
+		if (!range->counted)
+			sx_batch_source_drain(range);
+		batch->input_rows += range->rows * engine->plan->sources[i].references;
+	}
+	SX_CRASH_POINT("after-read");
+}
+
+/* Rows in, or for a sink outside an intent in the outbox. */
+static void
+write_sink(SxEngine *engine, SxBatch *batch)
+{
+	SxSink	   *sink = engine->sink;
+	StringInfoData intent;
+
+	if (sink == NULL)
+		return;					/* muted */
+	sink->routine->write(sink, &batch->result);
+	if (sink->routine->outside)
+	{
+		initStringInfo(&intent);
+		sink->routine->stage(sink, &batch->result, &intent);
+		if (intent.len > 0)
+		{
+			sx_outbox_append(engine->query->id, batch->id, intent.data, intent.len);
+			engine->next->last_intent = batch->id;
+			batch->has_intent = true;
+		}
+		pfree(intent.data);
+	}
+	SX_CRASH_POINT("after-sink-write");
+}
+
+static void
+end_result(SxResult *result)
+{
+	if (result->rows != NULL)
+		tuplestore_end(result->rows);
+	if (result->gone != NULL)
+		tuplestore_end(result->gone);
+	result->rows = NULL;
+	result->gone = NULL;
+}
+
+/* Offsets, watermark and per-input maxima, lineage, progress. */
+static void
+write_record(SxEngine *engine, SxBatch *batch)
+{
+	SxPosition *next = engine->next;
+	SxBatchRecord record = {
+		.query_id = engine->query->id,
+		.batch_id = batch->id,
+		.incarnation = engine->query->incarnation,
+		.lineage = next->lineage,
+		.batch_timestamp = batch->timestamp,
+		.watermark = next->watermark,
+		.next_watermark = next->next_watermark,
+		.owes_no_data = next->owes_no_data,
+		.last_intent = next->last_intent,
+		.nsources = engine->nsources,
+		.policy = engine->policy,
+		.ninputs = engine->plan->nwatermarks,
+		.inputs = next->inputs,
+		.input_relids = engine->input_relids,
+		.progress = batch->progress,
+	};
+
+	record.sources = palloc(sizeof(SxSourceOffset) * Max(engine->nsources, 1));
+	for (int i = 0; i < engine->nsources; i++)
+	{
+		record.sources[i].relid = engine->sources[i]->relid;
+		record.sources[i].end =
+			engine->sources[i]->routine->offset_print(next->offsets[i]);
+	}
+	sx_batch_record_append(&record);
+	if (batch->id % TRIM_EVERY == TRIM_EVERY - 1)
+		sx_batch_record_trim(engine->query->id, batch->id,
+							 engine->query->options.batches_to_retain);
+}
+
+static int64
+elapsed_us(instr_time since)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, since);
+	return INSTR_TIME_GET_MICROSEC(now);
+}
+
+/*
+ * Everything of a batch but its commit.  engine->next is where the batch before
+ * ended, and where this one ends afterwards.
+ */
+static void
+run_batch(SxEngine *engine, SxBatch *batch)
+{
+	SxPosition *next = engine->next;
+	instr_time	since;
+
+	batch->id = engine->skip_to > next->batch_id + 1 ? engine->skip_to : next->batch_id + 1;
+	engine->running_batch = batch->id;
+	sx_batch_watermark_begin(engine, next, batch->timestamp);
+
+	INSTR_TIME_SET_CURRENT(since);
+	run_plan(engine, batch);
+	write_sink(engine, batch);
+	batch->us_add_batch = elapsed_us(since);
+
+	next->batch_id = batch->id;
+	next->watermark = next->next_watermark;
+	advance_offsets(engine, batch);
+	advance_watermark(engine, batch);
+	next->owes_no_data = sx_batch_watermark_owes(engine, next, batch->timestamp);
+	if (!pg_strong_random(next->lineage.data, UUID_LEN))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+
+	INSTR_TIME_SET_CURRENT(since);
+	if (engine->state != NULL)
+		batch->state_bytes = sx_state_prepare(engine->state, batch->id, &next->lineage);
+	batch->us_state = elapsed_us(since);
+	batch->progress = sx_metrics_progress(engine, batch);
+	write_record(engine, batch);
+	batch->wal_bytes = pgWalUsage.wal_bytes - batch->wal_before;
+	end_result(&batch->result);
+}
+
+/* In the transaction of a data batch, if nothing else is there to be read. */
+static SxBatch *
+run_no_data_batch(SxEngine *engine, const SxBatch *data_batch)
+{
+	SxBatch    *batch;
+
+	if (!engine->next->owes_no_data || engine->query->trigger == SX_TRIGGER_ONCE)
+		return NULL;
+
+	/* What the sink's triggers or foreach_batch wrote is to be seen. */
+	PopActiveSnapshot();
+	CommandCounterIncrement();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	if (sx_choose_data_waits(engine, data_batch->timestamp))
+		return NULL;			/* the next data batch applies the watermark */
+	batch = make_batch(engine);
+	run_batch(engine, batch);
+	return batch;
+}
+
+/*
+ * Runs what is there to run; false if nothing is.  One transaction, for a data
+ * batch, a no-data batch, or both.
+ */
+bool
+sx_batch_run(SxEngine *engine)
+{
+	SxBatch    *batch;
+	SxBatch    *no_data = NULL;
+	bool		has_data;
+
+	begin_transaction(engine);
+	batch = make_batch(engine);
+	has_data = sx_choose_ranges(engine, batch);
+	batch->us_latest_offset = elapsed_us(batch->started);
+	if (!has_data && !sx_batch_watermark_owes(engine, engine->at, batch->timestamp))
+	{
+		end_idle_transaction();
+		return false;
+	}
+
+	begin_position(engine);
+	run_batch(engine, batch);
+	if (has_data)
+		no_data = run_no_data_batch(engine, batch);
+	if (engine->skip_to > 0)
+		sx_sink_recovered(engine);
+	commit_batch(engine);
+	engine->skip_to = 0;
+	engine->npending += batch->has_intent + (no_data != NULL && no_data->has_intent);
+
+	sx_metrics_publish(engine, batch);
+	if (no_data != NULL)
+		sx_metrics_publish(engine, no_data);
+	engine->running_batch = -1;
+	engine->max_rows = Min((int64) engine->max_rows * 2, engine->query->options.batch_rows);
+	return true;
+}

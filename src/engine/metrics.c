@@ -1,0 +1,159 @@
+/*
+ * metrics.c
+ *		What a batch tells of itself: its progress record, and the numbers in
+ *		shared memory that views show.
+ */
+#include "postgres.h"
+
+#include "executor/instrument.h"
+#include "storage/spin.h"
+#include "utils/timestamp.h"
+
+#include "engine/query_engine.h"
+
+static void
+fill_operators(SxEngine *engine, SxBatch *batch)
+{
+	int64		memory;
+	int64		rows = 0;
+
+	if (engine->state == NULL)
+		return;
+	memory = sx_state_memory_used(engine->state);
+	for (int i = 0; i < engine->noperators; i++)
+	{
+		batch->operators[i].rows_total = sx_state_rows(engine->state, i);
+		batch->operators[i].commit_us = batch->us_state / engine->noperators;
+		rows += batch->operators[i].rows_total;
+	}
+	/* The operators share the tiers: each is shown the part that its rows have. */
+	for (int i = 0; i < engine->noperators; i++)
+		batch->operators[i].memory_bytes = rows == 0 ? 0 :
+			(int64) ((double) memory * batch->operators[i].rows_total / rows);
+}
+
+static void
+fill_sources(SxEngine *engine, SxBatch *batch, SxProgress *progress)
+{
+	progress->nsources = engine->nsources;
+	progress->sources = palloc0(sizeof(SxSourceProgress) * Max(engine->nsources, 1));
+	for (int i = 0; i < engine->nsources; i++)
+	{
+		SxSourceProgress *it = &progress->sources[i];
+		SxBatchSource *range = &batch->sources.sources[i];
+		const SxSourceRoutine *routine = engine->sources[i]->routine;
+
+		it->description = psprintf("stream[%s]", engine->sources[i]->name);
+		it->end_offset = routine->offset_print(engine->next->offsets[i]);
+		it->start_offset = range->end == NULL ? it->end_offset :
+			routine->offset_print(range->start);
+		it->rows = range->rows * engine->plan->sources[i].references;
+
+		/* As in Spark the statistics are those of the first watermark. */
+		if (engine->plan->sources[i].watermark_input == 0 && range->event_rows > 0)
+		{
+			progress->event_min = range->event_min;
+			progress->event_max = range->event_max;
+			progress->event_sum = range->event_sum;
+			progress->event_rows = range->event_rows;
+		}
+	}
+}
+
+/*
+ * JSON of the batch that is about to be recorded; engine->next is already where
+ * it ends.  Its own commit is not in the durations: it has not happened yet.
+ */
+char *
+sx_metrics_progress(SxEngine *engine, SxBatch *batch)
+{
+	instr_time	now;
+	SxProgress	progress = {
+		.batch_id = batch->id,
+		.trigger_start = batch->trigger_start,
+		.batch_timestamp = batch->timestamp,
+		.watermark = engine->next->watermark,
+		.has_watermark = engine->plan->nwatermarks > 0,
+		.event_min = SX_TIME_UNSET,
+		.event_max = SX_TIME_UNSET,
+		.input_rows = batch->input_rows,
+		.output_rows = batch->result.nrows,
+		.wal_bytes = pgWalUsage.wal_bytes - batch->wal_before,
+		.noperators = engine->noperators,
+		.operators = batch->operators,
+		.sink_description = engine->sink != NULL ? engine->sink->description : "muted",
+		.us_latest_offset = batch->us_latest_offset,
+		.us_add_batch = batch->us_add_batch,
+		.us_state = batch->us_state,
+	};
+
+	fill_operators(engine, batch);
+	fill_sources(engine, batch, &progress);
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, batch->started);
+	progress.us_total = INSTR_TIME_GET_MICROSEC(now);
+	return sx_progress_to_json(&progress, engine->query->name, engine->incarnation,
+							   engine->run_id, engine->previous_trigger);
+}
+
+static int64
+state_rows(SxEngine *engine)
+{
+	int64		rows = 0;
+
+	for (int i = 0; engine->state != NULL && i < engine->noperators; i++)
+		rows += sx_state_rows(engine->state, i);
+	return rows;
+}
+
+/* The numbers of the last run, before the first batch of this one. */
+void
+sx_metrics_opened(SxEngine *engine)
+{
+	SxQuerySlot *slot = engine->slot;
+	int64		rows = state_rows(engine);
+	int64		bytes = engine->state != NULL ? sx_state_memory_used(engine->state) : 0;
+
+	SpinLockAcquire(&slot->mutex);
+	slot->batch_id = engine->at->batch_id;
+	slot->watermark = engine->at->next_watermark;
+	slot->state_rows = rows;
+	slot->state_bytes = bytes;
+	SpinLockRelease(&slot->mutex);
+}
+
+/* After the commit. */
+void
+sx_metrics_publish(SxEngine *engine, const SxBatch *batch)
+{
+	SxQuerySlot *slot = engine->slot;
+	int64		late = 0;
+	int64		rows = state_rows(engine);
+	int64		bytes = engine->state != NULL ? sx_state_memory_used(engine->state) : 0;
+	instr_time	now;
+	int64		us;
+
+	for (int i = 0; i < engine->noperators; i++)
+		late += batch->operators[i].rows_late;
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, batch->started);
+	us = Max(INSTR_TIME_GET_MICROSEC(now), 1);
+
+	SpinLockAcquire(&slot->mutex);
+	slot->heartbeat = GetCurrentTimestamp();
+	slot->batch_id = batch->id;
+	slot->watermark = engine->at->next_watermark;
+	if (engine->previous_trigger != 0 && batch->trigger_start > engine->previous_trigger)
+		slot->input_rows_per_second = (double) batch->input_rows * USECS_PER_SEC /
+			(batch->trigger_start - engine->previous_trigger);
+	slot->processed_rows_per_second = (double) batch->input_rows * USECS_PER_SEC / us;
+	slot->batch_duration_us = us;
+	slot->state_rows = rows;
+	slot->state_bytes = bytes;
+	slot->wal_bytes += batch->wal_bytes;
+	slot->input_rows += batch->input_rows;
+	slot->output_rows += batch->result.nrows;
+	slot->late_rows += late;
+	SpinLockRelease(&slot->mutex);
+	engine->previous_trigger = batch->trigger_start;
+}

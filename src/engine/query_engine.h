@@ -1,0 +1,156 @@
+/*
+ * query_engine.h
+ *		The engine's own struct, shared by the files of this room.
+ *
+ * A batch changes a copy of the position; the commit makes the copy the
+ * position. So a failed batch leaves nothing to undo here.
+ */
+#ifndef SX_ENGINE_QUERY_ENGINE_H
+#define SX_ENGINE_QUERY_ENGINE_H
+
+#include "access/xlogdefs.h"
+#include "portability/instr_time.h"
+#include "utils/snapshot.h"
+
+#include "checkpoint/batch_record.h"
+#include "engine/engine.h"
+#include "exec/exec.h"
+#include "plan/plan.h"
+#include "sink/sink.h"
+#include "source/source.h"
+#include "state/state_store.h"
+
+/* How far the query is: what the last batch record says. */
+typedef struct SxPosition
+{
+	MemoryContext context;		/* holds the offsets */
+	int64		batch_id;		/* -1: no batch yet */
+	pg_uuid_t	lineage;
+	TimestampTz watermark;		/* that this batch evicted by: the next one's late filter */
+	TimestampTz next_watermark; /* that the next one evicts by */
+	bool		owes_no_data;
+	int64		last_intent;	/* newest batch with an intent, -1: none */
+	SxOffset  **offsets;		/* by source */
+	SxWatermarkInput *inputs;	/* as the plan's watermarks */
+} SxPosition;
+
+struct SxEngine
+{
+	/* set when the query is opened */
+	MemoryContext context;		/* of all of this */
+	MemoryContext batch_context;	/* reset after each commit or abort */
+	SxQuery    *query;
+	SxPlan	   *plan;
+	SxQuerySlot *slot;
+	char	   *incarnation;	/* as text */
+	char	   *run_id;
+	int			nsources;
+	SxSource  **sources;		/* in the plan's order */
+	Oid		   *input_relids;	/* stream of each watermark input, InvalidOid: a watermark() call */
+	SxWatermarkPolicy policy;	/* of the first start */
+	int			noperators;
+	SxState    *state;			/* NULL: the plan has no operator */
+	SxExec	   *exec;
+	SxSink	   *sink;			/* NULL: an outside sink that is muted */
+	TimestampTz opened_at;
+
+	/* how far it is: at, and next while a batch runs */
+	SxPosition	positions[2];
+	SxPosition *at;
+	SxPosition *next;
+	TimestampTz *last_moved;	/* by input: when it last had rows (idle_timeout) */
+
+	/* the step that runs */
+	int64		running_batch;	/* for the error context; -1: none */
+	bool		commit_started; /* its transaction may have committed */
+	TransactionId commit_xid;
+	bool		out_of_memory;	/* seen by the error context callback */
+	bool		state_lost;		/* maintenance failed: the state must be opened again */
+	bool		maintaining;
+
+	/* when to look and how much to take */
+	bool		looked;			/* a look has found nothing since the last batch */
+	uint64		seen_commits;	/* of sx_shared->stream_commits at that look */
+	TimestampTz last_look;
+	TimestampTz next_tick;		/* interval trigger */
+	int			max_rows;		/* batch_rows, less after out of memory */
+	bool		more_waits;		/* the last batch was cut: more was there */
+	SxOffset  **stop_at;		/* available_now: frozen at the first step */
+	bool		ran_once;		/* once: its batch has run */
+	bool		finished;
+
+	/* outbox of an outside sink */
+	int64		skip_to;		/* continue_after_sink: id of the next batch; 0: none */
+	int			npending;		/* intents that wait */
+	TimestampTz publish_at;		/* not before: back-off after a failure */
+	int			publish_failures;
+
+	/* counters of this run, and the last commit */
+	XLogRecPtr	commit_lsn;
+	TimestampTz previous_trigger;	/* start of the trigger before, 0: none */
+};
+
+/* One batch while it runs; in the batch context. */
+typedef struct SxBatch
+{
+	int64		id;
+	TimestampTz timestamp;		/* now() in it */
+	SxBatchSources sources;		/* ranges; ends NULL in a no-data batch */
+	int64		input_rows;
+	SxOperatorProgress *operators;
+	SxResult	result;
+	char	   *progress;		/* JSON */
+	int64		state_bytes;	/* of changelog */
+	bool		has_intent;		/* output for an outside sink waits in the outbox */
+
+	/* for the metrics */
+	TimestampTz trigger_start;
+	instr_time	started;
+	int64		us_latest_offset;
+	int64		us_add_batch;
+	int64		us_state;
+	uint64		wal_before;
+	int64		wal_bytes;		/* without the commit record */
+} SxBatch;
+
+/* start.c */
+extern void sx_engine_start(SxEngine *engine, int64 query_id);
+extern void sx_engine_open_state(SxEngine *engine);
+extern void sx_engine_close_state(SxEngine *engine, bool clean);
+
+/* sink_recovery.c: compares the mark of an outside sink with the checkpoint. */
+extern SxWanted sx_sink_recover(SxEngine *engine, char **detail);
+extern void sx_sink_recovered(SxEngine *engine);
+
+/* batch.c */
+extern bool sx_batch_run(SxEngine *engine);
+
+/* choose.c */
+extern bool sx_choose_ranges(SxEngine *engine, SxBatch *batch);
+extern bool sx_choose_data_waits(SxEngine *engine, TimestampTz now);
+extern void sx_choose_freeze(SxEngine *engine);
+
+/* trigger.c */
+extern bool sx_trigger_due(SxEngine *engine, TimestampTz now);
+extern void sx_trigger_fired(SxEngine *engine, TimestampTz now);
+extern TimestampTz sx_trigger_next_time(SxEngine *engine);
+
+/* batch_watermark.c */
+extern bool sx_batch_watermark_owes(SxEngine *engine, const SxPosition *position,
+									TimestampTz now);
+extern void sx_batch_watermark_begin(SxEngine *engine, SxPosition *position, TimestampTz now);
+extern TimestampTz sx_batch_watermark_next(SxEngine *engine, const SxPosition *position,
+										   TimestampTz now);
+extern TimestampTz sx_batch_watermark_latest_allowed(SxEngine *engine, TimestampTz now);
+extern TimestampTz sx_batch_watermark_idle_time(SxEngine *engine);
+
+/* publish.c */
+extern void sx_publish_pending(SxEngine *engine);
+extern bool sx_publish_blocked(SxEngine *engine);
+
+/* metrics.c */
+extern char *sx_metrics_progress(SxEngine *engine, SxBatch *batch);
+extern void sx_metrics_opened(SxEngine *engine);
+extern void sx_metrics_publish(SxEngine *engine, const SxBatch *batch);
+
+#endif

@@ -1,0 +1,155 @@
+/*
+ * sink_recovery.c
+ *		Before the first batch of a run: what has the outside sink, and what does
+ *		the checkpoint think it has?
+ *
+ *	 intents	p1 < p2 < ... < pn	wait in the outbox (n may be 0)
+ *	 last		newest batch that had an intent, by the last batch record
+ *	 mark		newest batch that the sink has, by the sink itself
+ *
+ *	 mark > last				PostgreSQL went back in time: sink_ahead
+ *	 mark in p1..pn				published but not noted: note it now
+ *	 mark < what came before p1	the sink lost something: sink_unknown
+ *	 else						publish the rest
+ *
+ * A mark ahead never means "skip until the ids meet": the batches of those ids
+ * would be other ones.
+ */
+#include "postgres.h"
+
+#include "utils/uuid.h"
+
+#include "checkpoint/outbox.h"
+#include "engine/query_engine.h"
+
+/* The newest batch that the sink must have: the last intent before those that wait. */
+static int64
+must_have(SxEngine *engine, int npending, const int64 *pending)
+{
+	SxBatchRecord *before;
+
+	if (npending == 0)
+		return engine->at->last_intent;
+	before = sx_batch_record_read(engine->query->id, pending[0] - 1);
+	if (before == NULL ||
+		memcmp(before->incarnation.data, engine->query->incarnation.data, UUID_LEN) != 0)
+		return SX_MARK_NONE;
+	return before->last_intent;
+}
+
+/*
+ * The sink keeps what it has, batch ids go on behind it; intents of ids that it
+ * has count as published.  The decision stands in the catalog until a batch with
+ * such an id is committed (sx_sink_recovered).
+ */
+static void
+continue_after_sink(SxEngine *engine, int64 mark)
+{
+	engine->at->last_intent = Max(engine->at->last_intent, mark);
+	engine->skip_to = mark + 1;
+}
+
+/*
+ * Under a new identity nothing that the sink has is ours, so everything from the
+ * checkpoint on is published.
+ */
+static void
+new_incarnation(SxEngine *engine)
+{
+	const SxSinkRoutine *routine = sx_sink_routine(engine->query->sink_kind);
+	SxQuery    *query = engine->query;
+	SxQuery    *row;
+
+	sx_uuid_random(&query->incarnation);
+	(void) sx_query_lock_row(query->id, false);
+	row = sx_query_by_id(query->id, false);
+	row->incarnation = query->incarnation;
+	row->on_rewind = NULL;
+	sx_query_update(row);
+	engine->at->last_intent = -1;
+	if (engine->sink != NULL)
+	{
+		SxSinkConfig config = {
+			.query = query,
+			.desc = engine->plan->result,
+			.nkeys = engine->plan->nkeys,
+			.keys = engine->plan->keys,
+			.keys_missing = engine->plan->keys_missing,
+		};
+
+		engine->sink->routine->close(engine->sink);
+		engine->sink = NULL;
+		engine->sink = routine->open(&config);
+	}
+}
+
+/*
+ * SX_WANTED_RUNNING if the query may run, else the state it stops in, with the
+ * reason in *detail.
+ */
+SxWanted
+sx_sink_recover(SxEngine *engine, char **detail)
+{
+	const char *on_rewind = engine->query->on_rewind;
+	SxPosition *at = engine->at;
+	int64	   *pending;
+	int64		mark;
+	int64		expected;
+
+	if (engine->sink == NULL || !engine->sink->routine->outside)
+	{
+		/* Muted: what waits is dropped, or it would be published when no longer muted. */
+		if (engine->sink == NULL)
+			sx_outbox_delete_all(engine->query->id);
+		return SX_WANTED_RUNNING;
+	}
+	if (on_rewind != NULL && strcmp(on_rewind, "new_incarnation") == 0)
+	{
+		new_incarnation(engine);
+		on_rewind = NULL;
+	}
+	engine->npending = sx_outbox_pending(engine->query->id, &pending);
+	mark = engine->sink->routine->mark(engine->sink);
+	expected = must_have(engine, engine->npending, pending);
+	if (engine->npending > 0)
+		at->last_intent = Max(at->last_intent, pending[engine->npending - 1]);
+
+	if (mark > at->last_intent)
+	{
+		if (on_rewind == NULL)
+		{
+			*detail = psprintf("The sink has batch %lld, but the checkpoint's last output is batch %lld: PostgreSQL was restored to an earlier time.",
+							   (long long) mark, (long long) at->last_intent);
+			return SX_WANTED_SINK_AHEAD;
+		}
+		continue_after_sink(engine, mark);
+	}
+	else if (mark < expected && on_rewind == NULL)
+	{
+		*detail = psprintf("By the checkpoint the sink has batch %lld, by its own mark it has %s.",
+						   (long long) expected,
+						   mark == SX_MARK_NONE ? "nothing" : psprintf("batch %lld", (long long) mark));
+		return SX_WANTED_SINK_UNKNOWN;
+	}
+
+	if (engine->sink->routine->recover != NULL)
+		engine->sink->routine->recover(engine->sink, at->batch_id);
+	if (engine->npending > 0 && mark >= pending[0])
+	{
+		sx_outbox_delete(engine->query->id, mark);
+		engine->npending = sx_outbox_pending(engine->query->id, &pending);
+	}
+	return SX_WANTED_RUNNING;
+}
+
+/* In the transaction of the first batch behind the sink's mark. */
+void
+sx_sink_recovered(SxEngine *engine)
+{
+	SxQuery    *row;
+
+	(void) sx_query_lock_row(engine->query->id, false);
+	row = sx_query_by_id(engine->query->id, false);
+	row->on_rewind = NULL;
+	sx_query_update(row);
+}
