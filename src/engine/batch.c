@@ -365,7 +365,9 @@ sx_batch_run(SxEngine *engine)
 		no_data = run_no_data_batch(engine, batch);
 	if (engine->skip_to > 0)
 		sx_sink_recovered(engine);
+	sx_engine_record_layout(engine);
 	commit_batch(engine);
+	sx_engine_layout_committed(engine);
 	engine->skip_to = 0;
 	engine->npending += batch->has_intent + (no_data != NULL && no_data->has_intent);
 

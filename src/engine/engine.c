@@ -292,6 +292,7 @@ sx_engine_abort(SxEngine *engine)
 	if (engine->commit_started)
 		exit_if_committed(engine);
 	engine->commit_started = false;
+	engine->layout_recorded = false;
 	engine->running_batch = -1;
 	engine->next = NULL;
 	engine->looked = false;

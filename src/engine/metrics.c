@@ -12,27 +12,6 @@
 #include "engine/query_engine.h"
 
 static void
-fill_operators(SxEngine *engine, SxBatch *batch)
-{
-	int64		memory;
-	int64		rows = 0;
-
-	if (engine->state == NULL)
-		return;
-	memory = sx_state_memory_used(engine->state);
-	for (int i = 0; i < engine->noperators; i++)
-	{
-		batch->operators[i].rows_total = sx_state_rows(engine->state, i);
-		batch->operators[i].commit_us = batch->us_state / engine->noperators;
-		rows += batch->operators[i].rows_total;
-	}
-	/* The operators share the tiers: each is shown the part that its rows have. */
-	for (int i = 0; i < engine->noperators; i++)
-		batch->operators[i].memory_bytes = rows == 0 ? 0 :
-			(int64) ((double) memory * batch->operators[i].rows_total / rows);
-}
-
-static void
 fill_sources(SxEngine *engine, SxBatch *batch, SxProgress *progress)
 {
 	progress->nsources = engine->nsources;
@@ -87,7 +66,8 @@ sx_metrics_progress(SxEngine *engine, SxBatch *batch)
 		.us_state = batch->us_state,
 	};
 
-	fill_operators(engine, batch);
+	for (int i = 0; i < engine->noperators; i++)
+		batch->operators[i].commit_us = batch->us_state / engine->noperators;
 	fill_sources(engine, batch, &progress);
 	INSTR_TIME_SET_CURRENT(now);
 	INSTR_TIME_SUBTRACT(now, batch->started);
@@ -106,13 +86,19 @@ state_rows(SxEngine *engine)
 	return rows;
 }
 
-/* The numbers of the last run, before the first batch of this one. */
+/* Whom to wake; and the numbers of the last run, before the first batch of this one. */
 void
 sx_metrics_opened(SxEngine *engine)
 {
 	SxQuerySlot *slot = engine->slot;
 	int64		rows = state_rows(engine);
 	int64		bytes = engine->state != NULL ? sx_state_memory_used(engine->state) : 0;
+
+	/* From now on writers wake us; what they wrote before is seen by the first look. */
+	for (int i = 0; i < engine->nsources; i++)
+		slot->streams[i] = engine->sources[i]->relid;
+	pg_write_barrier();
+	slot->nstreams = engine->nsources;
 
 	SpinLockAcquire(&slot->mutex);
 	slot->batch_id = engine->at->batch_id;

@@ -53,6 +53,7 @@ struct SxEngine
 	SxExec	   *exec;
 	SxSink	   *sink;			/* NULL: an outside sink that is muted */
 	TimestampTz opened_at;
+	bool		layout_recorded;	/* in the transaction that runs */
 
 	/* how far it is: at, and next while a batch runs */
 	SxPosition	positions[2];
@@ -116,6 +117,8 @@ typedef struct SxBatch
 /* start.c */
 extern void sx_engine_start(SxEngine *engine, int64 query_id);
 extern void sx_engine_open_state(SxEngine *engine);
+extern void sx_engine_record_layout(SxEngine *engine);
+extern void sx_engine_layout_committed(SxEngine *engine);
 extern void sx_engine_close_state(SxEngine *engine, bool clean);
 
 /* sink_recovery.c: compares the mark of an outside sink with the checkpoint. */

@@ -49,6 +49,18 @@ continue_after_sink(SxEngine *engine, int64 mark)
 	engine->skip_to = mark + 1;
 }
 
+/* Fresh, and ours to change until the transaction ends; retried when it is not to be had. */
+static SxQuery *
+lock_query_row(SxEngine *engine)
+{
+	if (!sx_query_lock_row(engine->query->id, true))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("query \"%s\" is being changed by another session",
+						engine->query->name)));
+	return sx_query_by_id(engine->query->id, false);
+}
+
 /*
  * Under a new identity nothing that the sink has is ours, so everything from the
  * checkpoint on is published.
@@ -61,8 +73,7 @@ new_incarnation(SxEngine *engine)
 	SxQuery    *row;
 
 	sx_uuid_random(&query->incarnation);
-	(void) sx_query_lock_row(query->id, false);
-	row = sx_query_by_id(query->id, false);
+	row = lock_query_row(engine);
 	row->incarnation = query->incarnation;
 	row->on_rewind = NULL;
 	sx_query_update(row);
@@ -146,10 +157,8 @@ sx_sink_recover(SxEngine *engine, char **detail)
 void
 sx_sink_recovered(SxEngine *engine)
 {
-	SxQuery    *row;
+	SxQuery    *row = lock_query_row(engine);
 
-	(void) sx_query_lock_row(engine->query->id, false);
-	row = sx_query_by_id(engine->query->id, false);
 	row->on_rewind = NULL;
 	sx_query_update(row);
 }

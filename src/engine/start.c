@@ -290,7 +290,8 @@ open_sink(SxEngine *engine)
 static void
 stop_for_sink(SxEngine *engine, SxWanted wanted, const char *detail)
 {
-	sx_query_set_wanted(engine->query->id, wanted);
+	if (sx_query_lock_row(engine->query->id, true))
+		sx_query_set_wanted(engine->query->id, wanted);
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 	ereport(ERROR,
@@ -304,16 +305,29 @@ stop_for_sink(SxEngine *engine, SxWanted wanted, const char *detail)
 
 /* ---- all of it ---- */
 
-static void
-record_layout(SxEngine *engine)
+/*
+ * Never waits for the row: who holds it may be waiting for the end of this
+ * process.  Then the next batch tries again.
+ */
+void
+sx_engine_record_layout(SxEngine *engine)
 {
 	SxQuery    *query = engine->query;
 
 	if (engine->plan->layout == NULL ||
-		(query->layout != NULL && strcmp(query->layout, engine->plan->layout) == 0))
+		(query->layout != NULL && strcmp(query->layout, engine->plan->layout) == 0) ||
+		!sx_query_lock_row(query->id, true))
 		return;
 	sx_query_set_layout(query->id, engine->plan->layout);
-	query->layout = engine->plan->layout;
+	engine->layout_recorded = true;
+}
+
+void
+sx_engine_layout_committed(SxEngine *engine)
+{
+	if (engine->layout_recorded)
+		engine->query->layout = engine->plan->layout;
+	engine->layout_recorded = false;
 }
 
 static void
@@ -321,6 +335,12 @@ allocate(SxEngine *engine)
 {
 	SxPlan	   *plan = engine->plan;
 
+	if (plan->nsources > SX_MAX_SOURCES)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("query \"%s\" reads %d streams", engine->query->name, plan->nsources),
+				 errdetail("A query can read at most %d different streams.", SX_MAX_SOURCES),
+				 errhint("Let another query write several of them into one stream first.")));
 	engine->sources = palloc0(sizeof(SxSource *) * Max(plan->nsources, 1));
 	engine->nsources = plan->nsources;
 	engine->input_relids = palloc0(sizeof(Oid) * Max(plan->nwatermarks, 1));
@@ -369,9 +389,9 @@ sx_engine_start(SxEngine *engine, int64 query_id)
 		stop_for_sink(engine, wanted, detail);
 	engine->incarnation = uuid_text(&query->incarnation);	/* may be a new one */
 	sx_engine_open_state(engine);
-	record_layout(engine);
-
+	sx_engine_record_layout(engine);
 	PopActiveSnapshot();
 	CommitTransactionCommand();
+	sx_engine_layout_committed(engine);
 	sx_metrics_opened(engine);
 }
