@@ -8,13 +8,13 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "foreign/fdwapi.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/rel.h"
 
 #include "sink/rows_relation.h"
 #include "sink/sinks.h"
-#include "source/source.h"
 
 typedef struct StreamSink
 {
@@ -39,10 +39,24 @@ open_stream(const SxSinkConfig *config)
 	return rel;
 }
 
+/* By the word of its wrapper; that it is a stream at all was seen when the sink was chosen. */
+static bool
+insertable(Relation rel)
+{
+	FdwRoutine *routine;
+
+	if (rel->rd_rel->relkind != RELKIND_FOREIGN_TABLE)
+		return false;
+	routine = GetFdwRoutineForRelation(rel, false);
+	if (routine->IsForeignRelUpdatable != NULL)
+		return (routine->IsForeignRelUpdatable(rel) & (1 << CMD_INSERT)) != 0;
+	return routine->ExecForeignInsert != NULL;
+}
+
 static void
 check_stream(Relation rel, const SxSinkConfig *config)
 {
-	if (!sx_stream_is_insertable(RelationGetRelid(rel)))
+	if (!insertable(rel))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("cannot write into stream \"%s\"", RelationGetRelationName(rel)),
