@@ -352,6 +352,44 @@ next_end(SxSource *source, const SxOffset *base, const SxChoose *choose)
 	return walk.rows > 0 ? &walk.end->base : NULL;
 }
 
+static int
+rows_on_page(Relation heap, BlockNumber block)
+{
+	Buffer		buffer = ReadBuffer(heap, block);
+	int			rows;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	rows = PageGetMaxOffsetNumber(BufferGetPage(buffer));
+	UnlockReleaseBuffer(buffer);
+	return rows;
+}
+
+/* Pages from the first unread one on, all as full as that one. */
+static int64
+available(SxSource *source, const SxOffset *base, const SxChoose *choose)
+{
+	const SxStreamOffset *start = (const SxStreamOffset *) base;
+	BlockNumber nblocks[SX_STREAM_HEAPS];
+	SxStreamHeaps heaps;
+	int64		pages = 0;
+	int			per_page = 0;
+
+	sx_stream_heaps_open(source->relid, source->name, &heaps);
+	sx_stream_blocks(source->relid, heaps.n, heaps.rels, nblocks);
+	for (int i = 0; i < heaps.n; i++)
+	{
+		BlockNumber low = sx_stream_offset_low(start, heaps.generations[i], heaps.files[i]);
+
+		if (low >= nblocks[i])
+			continue;
+		pages += nblocks[i] - low;
+		if (per_page == 0)
+			per_page = rows_on_page(heaps.rels[i], low);
+	}
+	sx_stream_heaps_close(&heaps);
+	return pages * per_page;
+}
+
 static SxOffset *
 latest(SxSource *source, const SxOffset *start, const SxChoose *choose)
 {
@@ -548,6 +586,7 @@ const SxSourceRoutine sx_table_stream_routine = {
 	.open = open_source,
 	.initial = initial,
 	.next_end = next_end,
+	.available = available,
 	.latest = latest,
 	.scan_begin = scan_begin,
 	.scan_next = scan_next,
