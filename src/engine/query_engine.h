@@ -14,6 +14,7 @@
 
 #include "checkpoint/batch_record.h"
 #include "engine/engine.h"
+#include "engine/pending.h"
 #include "exec/exec.h"
 #include "plan/plan.h"
 #include "sink/sink.h"
