@@ -100,7 +100,7 @@ run(CreateForeignTableStmt *stmt, const char *text)
 	ProcessUtility(wrapper, text, false, PROCESS_UTILITY_QUERY, NULL, NULL,
 				   None_Receiver, NULL);
 	CommandCounterIncrement();
-	sx_stream_ddl_run_later(later, text);
+	sx_table_like_comment(later);
 }
 
 Datum

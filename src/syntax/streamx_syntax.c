@@ -83,7 +83,7 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	else
 		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
 								queryEnv, dest, qc);
-	sx_stream_ddl_run_later(later, queryString);
+	sx_table_like_comment(later);
 }
 
 void

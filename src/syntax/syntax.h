@@ -37,19 +37,15 @@ typedef void (*SxDelayCheck) (const char *text);
 
 /*
  * Takes the mark out of the statement, which is changed in place; text is what
- * its locations point into.  Statements to run after it are appended to *later.
+ * its locations point into.  *later is for sx_table_like_comment() after it ran.
  */
 extern void sx_stream_ddl_complete(Node *stmt, const char *text,
 								   SxDelayCheck check, List **later);
 
-/* Runs them. */
-extern void sx_stream_ddl_run_later(List *later, const char *text);
-
-/*
- * Replaces the LIKE clauses of a stream by columns, as CREATE FOREIGN TABLE
- * does itself from PostgreSQL 18 on.  What of INCLUDING needs the table to be
- * there is appended to *later.
- */
+/* Replaces the LIKE clauses of a stream by what they mean. */
 extern void sx_table_like_expand(CreateStmt *stmt, const char *text, List **later);
+
+/* The comments that INCLUDING COMMENTS copies. */
+extern void sx_table_like_comment(List *later);
 
 #endif

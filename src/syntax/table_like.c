@@ -3,25 +3,25 @@
  *		CREATE STREAM s (LIKE t INCLUDING ...).
  *
  * Before PostgreSQL 18 the server refuses LIKE in a foreign table.  It becomes
- * columns here, in all versions, so that WATERMARK FOR finds them; defaults,
- * constraints and generated columns are added by the server's own function
- * once the stream is there.  What a foreign table cannot have (indexes,
- * identity, storage, compression, statistics) is left out, as 18 does.
+ * columns and checks here, in all versions, so that WATERMARK FOR finds them
+ * and the stream is made by one command; only comments wait until it is there.
+ * What a foreign table cannot have (indexes, identity, storage, compression,
+ * statistics) is left out, as 18 does.
  */
 #include "postgres.h"
 
+#include "access/attmap.h"
 #include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_type.h"
 #include "commands/comment.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "parser/parse_node.h"
-#include "parser/parse_utilcmd.h"
-#include "parser/parse_relation.h"
-#include "tcop/utility.h"
+#include "rewrite/rewriteManip.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -29,19 +29,28 @@
 #include "base/compat.h"
 #include "syntax/syntax.h"
 
-/* What the server's function can add to a foreign table. */
-#define LATER_OPTIONS \
-	(CREATE_TABLE_LIKE_DEFAULTS | CREATE_TABLE_LIKE_GENERATED | CREATE_TABLE_LIKE_CONSTRAINTS)
-
-/* A clause to be finished when the relation has been made. */
-static List *
-make_later(RangeVar *target, Node *node)
+/* A comment for a column or, if column is NULL, a constraint of the new stream. */
+typedef struct LaterComment
 {
-	return list_make2(target, node);
-}
+	RangeVar   *stream;
+	char	   *column;
+	char	   *constraint;
+	char	   *text;
+} LaterComment;
+
+/* One LIKE clause while it is expanded. */
+typedef struct Expansion
+{
+	Relation	rel;
+	bits32		options;
+	RangeVar   *stream;			/* NULL: IF NOT EXISTS will find it there */
+	AttrMap    *map;			/* columns of rel to those of the stream */
+	List	   *elements;		/* what stands for the clause */
+	List	  **later;
+} Expansion;
 
 static void
-check_like_source(ParseState *pstate, Relation rel, RangeVar *name)
+check_source(ParseState *pstate, Relation rel, RangeVar *name)
 {
 	AclResult	aclresult;
 	char		relkind = rel->rd_rel->relkind;
@@ -62,94 +71,146 @@ check_like_source(ParseState *pstate, Relation rel, RangeVar *name)
 		aclcheck_error(aclresult, get_relkind_objtype(relkind), RelationGetRelationName(rel));
 }
 
-static ColumnDef *
-make_column(Form_pg_attribute att, bits32 options)
+static Constraint *
+make_constraint(ConstrType type)
+{
+	Constraint *constraint = makeNode(Constraint);
+
+	constraint->contype = type;
+	constraint->location = -1;
+	constraint->initially_valid = true;
+	constraint->skip_validation = true; /* the stream is empty */
+#if PG_VERSION_NUM >= 180000
+	constraint->is_enforced = true;
+#endif
+	return constraint;
+}
+
+static void
+comment_later(Expansion *expansion, const char *column, const char *constraint, char *text)
+{
+	LaterComment *comment;
+
+	if (text == NULL || expansion->stream == NULL)
+		return;
+	comment = palloc(sizeof(LaterComment));
+	comment->stream = expansion->stream;
+	comment->column = column != NULL ? pstrdup(column) : NULL;
+	comment->constraint = constraint != NULL ? pstrdup(constraint) : NULL;
+	comment->text = text;
+	*expansion->later = lappend(*expansion->later, comment);
+}
+
+/* A stored expression over the columns of the model, over those of the stream. */
+static Node *
+map_expression(Expansion *expansion, const char *stored, const char *what, const char *name)
+{
+	bool		whole_row;
+	Node	   *result = map_variable_attnos(stringToNode(stored), 1, 0, expansion->map,
+											 InvalidOid, &whole_row);
+
+	if (whole_row)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("%s \"%s\" cannot be copied to a stream", what, name),
+				 errdetail("It refers to the whole row of table \"%s\".",
+						   RelationGetRelationName(expansion->rel))));
+	return result;
+}
+
+static const char *
+stored_default(TupleConstr *constr, AttrNumber attnum)
+{
+	for (int i = 0; constr != NULL && i < constr->num_defval; i++)
+		if (constr->defval[i].adnum == attnum)
+			return constr->defval[i].adbin;
+	return NULL;
+}
+
+static void
+expand_column(Expansion *expansion, Form_pg_attribute att)
 {
 	ColumnDef  *column = makeColumnDef(NameStr(att->attname), att->atttypid,
 									   att->atttypmod, att->attcollation);
+	const char *stored = stored_default(RelationGetDescr(expansion->rel)->constr, att->attnum);
 
 	if (att->attnotnull)
+		column->constraints = list_make1(make_constraint(CONSTR_NOTNULL));
+	if (stored != NULL && (expansion->options & (att->attgenerated != '\0' ?
+												 CREATE_TABLE_LIKE_GENERATED :
+												 CREATE_TABLE_LIKE_DEFAULTS)))
 	{
-		Constraint *not_null = makeNode(Constraint);
-
-		not_null->contype = CONSTR_NOTNULL;
-		not_null->location = -1;
-#if PG_VERSION_NUM >= 180000
-		not_null->is_enforced = true;
-		not_null->initially_valid = true;
-#endif
-		column->constraints = list_make1(not_null);
-	}
-	if (options & CREATE_TABLE_LIKE_GENERATED)
+		column->cooked_default = map_expression(expansion, stored, "column", NameStr(att->attname));
 		column->generated = att->attgenerated;
-	return column;
+	}
+	expansion->elements = lappend(expansion->elements, column);
+	if (expansion->options & CREATE_TABLE_LIKE_COMMENTS)
+		comment_later(expansion, NameStr(att->attname), NULL,
+					  GetComment(RelationGetRelid(expansion->rel), RelationRelationId, att->attnum));
 }
 
-/* COMMENT ON COLUMN for the copy of a column that has one; else NULL. */
-static Node *
-make_comment(RangeVar *target, Relation rel, Form_pg_attribute att)
+static void
+expand_check(Expansion *expansion, ConstrCheck *check)
 {
-	char	   *text = GetComment(RelationGetRelid(rel), RelationRelationId, att->attnum);
-	CommentStmt *comment;
+	Constraint *constraint = make_constraint(CONSTR_CHECK);
 
-	if (text == NULL)
-		return NULL;
-	comment = makeNode(CommentStmt);
-	comment->objtype = OBJECT_COLUMN;
-	comment->object = (Node *) list_make3(makeString(target->schemaname),
-										  makeString(target->relname),
-										  makeString(pstrdup(NameStr(att->attname))));
-	comment->comment = text;
-	return (Node *) comment;
+	constraint->conname = pstrdup(check->ccname);
+	constraint->is_no_inherit = check->ccnoinherit;
+#if PG_VERSION_NUM >= 180000
+	constraint->is_enforced = check->ccenforced;
+	constraint->initially_valid = check->ccenforced;
+#endif
+	constraint->cooked_expr = nodeToString(map_expression(expansion, check->ccbin,
+														  "constraint", check->ccname));
+	expansion->elements = lappend(expansion->elements, constraint);
+	if (expansion->options & CREATE_TABLE_LIKE_COMMENTS)
+		comment_later(expansion, NULL, check->ccname,
+					  GetComment(get_relation_constraint_oid(RelationGetRelid(expansion->rel),
+															 check->ccname, false),
+								 ConstraintRelationId, 0));
 }
 
+/* The elements that stand for the clause, behind so many columns of the stream. */
 static List *
-expand_clause(ParseState *pstate, TableLikeClause *like, RangeVar *target, List **later)
+expand_clause(ParseState *pstate, TableLikeClause *like, RangeVar *stream, int ncolumns, List **later)
 {
 	ParseCallbackState callback;
-	Relation	rel;
-	List	   *columns = NIL;
+	Expansion	expansion = {.options = like->options,.stream = stream,.later = later};
+	TupleDesc	desc;
 
 	setup_parser_errposition_callback(&callback, pstate, like->relation->location);
-	rel = relation_openrv(like->relation, AccessShareLock);
+	expansion.rel = relation_openrv(like->relation, AccessShareLock);
 	cancel_parser_errposition_callback(&callback);
-	check_like_source(pstate, rel, like->relation);
-	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i);
-		Node	   *comment = NULL;
+	check_source(pstate, expansion.rel, like->relation);
 
-		if (att->attisdropped)
-			continue;
-		columns = lappend(columns, make_column(att, like->options));
-		if (target != NULL && (like->options & CREATE_TABLE_LIKE_COMMENTS))
-			comment = make_comment(target, rel, att);
-		if (comment != NULL)
-			*later = lappend(*later, make_later(target, comment));
-	}
-	if (target != NULL && (like->options & LATER_OPTIONS))
-	{
-		TableLikeClause *rest = copyObject(like);
+	desc = RelationGetDescr(expansion.rel);
+	expansion.map = make_attrmap(desc->natts);
+	for (int i = 0; i < desc->natts; i++)
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			expansion.map->attnums[i] = ++ncolumns;
+	for (int i = 0; i < desc->natts; i++)
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			expand_column(&expansion, TupleDescAttr(desc, i));
+	if (desc->constr != NULL && (like->options & CREATE_TABLE_LIKE_CONSTRAINTS))
+		for (int i = 0; i < desc->constr->num_check; i++)
+			expand_check(&expansion, &desc->constr->check[i]);
 
-		rest->options &= LATER_OPTIONS | CREATE_TABLE_LIKE_COMMENTS;
-		rest->relationOid = RelationGetRelid(rel);
-		*later = lappend(*later, make_later(target, (Node *) rest));
-	}
-	relation_close(rel, NoLock);	/* the lock keeps it as it is */
-	return columns;
+	free_attrmap(expansion.map);
+	relation_close(expansion.rel, NoLock);	/* the lock keeps it as it is */
+	return expansion.elements;
 }
 
 /* The relation to be made, with its schema; NULL if IF NOT EXISTS will find it there. */
 static RangeVar *
-target_relation(CreateStmt *stmt)
+stream_to_make(CreateStmt *stmt)
 {
-	RangeVar   *target = copyObject(stmt->relation);
-	Oid			namespace = RangeVarGetCreationNamespace(target);
+	RangeVar   *stream = copyObject(stmt->relation);
+	Oid			namespace = RangeVarGetCreationNamespace(stream);
 
-	if (stmt->if_not_exists && OidIsValid(get_relname_relid(target->relname, namespace)))
+	if (stmt->if_not_exists && OidIsValid(get_relname_relid(stream->relname, namespace)))
 		return NULL;
-	target->schemaname = get_namespace_name(namespace);
-	return target;
+	stream->schemaname = get_namespace_name(namespace);
+	return stream;
 }
 
 void
@@ -157,39 +218,30 @@ sx_table_like_expand(CreateStmt *stmt, const char *text, List **later)
 {
 	ParseState *pstate = make_parsestate(NULL);
 	List	   *elements = NIL;
+	int			ncolumns = 0;
 	ListCell   *lc;
 
 	pstate->p_sourcetext = text;
 	foreach(lc, stmt->tableElts)
 	{
 		Node	   *element = lfirst(lc);
+		List	   *expanded = list_make1(element);
+		ListCell   *lc2;
 
 		if (IsA(element, TableLikeClause))
-			elements = list_concat(elements,
-								   expand_clause(pstate, (TableLikeClause *) element,
-												 target_relation(stmt), later));
-		else
-			elements = lappend(elements, element);
+			expanded = expand_clause(pstate, (TableLikeClause *) element,
+									 stream_to_make(stmt), ncolumns, later);
+		foreach(lc2, expanded)
+			if (IsA(lfirst(lc2), ColumnDef))
+				ncolumns++;
+		elements = list_concat(elements, expanded);
 	}
 	stmt->tableElts = elements;
 	free_parsestate(pstate);
 }
 
-static void
-run(Node *stmt, const char *text)
-{
-	PlannedStmt *wrapper = makeNode(PlannedStmt);
-
-	wrapper->commandType = CMD_UTILITY;
-	wrapper->utilityStmt = stmt;
-	wrapper->stmt_location = -1;
-	ProcessUtility(wrapper, text, false, PROCESS_UTILITY_SUBCOMMAND, NULL, NULL,
-				   None_Receiver, NULL);
-	CommandCounterIncrement();
-}
-
 void
-sx_stream_ddl_run_later(List *later, const char *text)
+sx_table_like_comment(List *later)
 {
 	ListCell   *lc;
 
@@ -197,14 +249,14 @@ sx_stream_ddl_run_later(List *later, const char *text)
 		CommandCounterIncrement();
 	foreach(lc, later)
 	{
-		RangeVar   *target = linitial_node(RangeVar, (List *) lfirst(lc));
-		Node	   *node = lsecond((List *) lfirst(lc));
-		List	   *stmts = list_make1(node);
-		ListCell   *stmt;
+		LaterComment *comment = lfirst(lc);
+		Oid			relid = RangeVarGetRelid(comment->stream, NoLock, false);
 
-		if (IsA(node, TableLikeClause))
-			stmts = expandTableLikeClause(target, (TableLikeClause *) node);
-		foreach(stmt, stmts)
-			run(lfirst(stmt), text);
+		if (comment->column != NULL)
+			CreateComments(relid, RelationRelationId,
+						   get_attnum(relid, comment->column), comment->text);
+		else
+			CreateComments(get_relation_constraint_oid(relid, comment->constraint, false),
+						   ConstraintRelationId, 0, comment->text);
 	}
 }

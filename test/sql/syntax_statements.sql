@@ -92,7 +92,9 @@ SELECT is(watermarks('con'), 'a -, b -, c -, ts watermark=0 seconds', 'with a wa
 CREATE TABLE model (id int NOT NULL, name text COLLATE "C" DEFAULT 'x' CHECK (name <> ''),
 	up text GENERATED ALWAYS AS (upper(name)) STORED, gone int, ts timestamptz, PRIMARY KEY (id));
 ALTER TABLE model DROP COLUMN gone;
+ALTER TABLE model ADD CONSTRAINT after CHECK (ts > '2000-01-01' OR id > 0);
 COMMENT ON COLUMN model.name IS 'a comment';
+COMMENT ON CONSTRAINT after ON model IS 'another comment';
 CREATE STREAM like1 (LIKE model, WATERMARK FOR ts AS ts - INTERVAL '2 s');
 SELECT is(watermarks('like1'), 'id -, name -, ts watermark=2 s, up -', 'WATERMARK FOR finds a column of LIKE');
 SELECT is((SELECT string_agg(attname || ' ' || type, ', ' ORDER BY attname) FROM stream_columns
@@ -106,12 +108,24 @@ SELECT is((SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod),
 SELECT col_default_is('like2', 'name', 'x', 'INCLUDING DEFAULTS copies defaults');
 SELECT is((SELECT attgenerated FROM pg_attribute WHERE attrelid = 'like2'::regclass AND attname = 'up'), 's',
 	'INCLUDING GENERATED copies generated columns');
-SELECT is((SELECT string_agg(pg_get_constraintdef(oid), ' ') FROM pg_constraint
+SELECT is((SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'like2'::regclass AND adnum = 4),
+	'upper(name)', 'over the columns of the stream');
+SELECT is((SELECT string_agg(conname || ' ' || conkey::text, ' ' ORDER BY conname) FROM pg_constraint
 		WHERE conrelid = 'like2'::regclass AND contype = 'c'),
-	'CHECK ((name <> ''''::text))', 'INCLUDING CONSTRAINTS copies checks');
-SELECT is(col_description('like2'::regclass, 3), 'a comment', 'INCLUDING COMMENTS copies comments');
+	'after {5,2} model_name_check {3}', 'INCLUDING CONSTRAINTS copies checks');
+SELECT is(col_description('like2'::regclass, 3), 'a comment', 'INCLUDING COMMENTS copies comments of columns');
+SELECT is(obj_description(oid, 'pg_constraint'), 'another comment', 'and of constraints') FROM pg_constraint
+	WHERE conrelid = 'like2'::regclass AND conname = 'after';
+INSERT INTO like2 (extra, id, ts) VALUES (1, 2, '2020-01-01 00:00+00');
+SELECT is((SELECT (extra, id, name, up)::text FROM like2), '(1,2,x,X)', 'and all of it works');
+SELECT throws_ok($$ INSERT INTO like2 (extra, id, name) VALUES (1, 2, '') $$, '23514', NULL, 'the checks, too');
+CREATE TABLE whole (a int, CHECK (whole IS NOT NULL));
+SELECT throws_ok($$ SELECT create_stream('like3', '(LIKE whole INCLUDING ALL)') $$, '0A000',
+	'constraint "whole_check" cannot be copied to a stream', 'a check of the whole row cannot be copied');
+CREATE STREAM like4 (LIKE model, LIKE whole);
+SELECT is((SELECT count(*) FROM pg_attribute WHERE attrelid = 'like4'::regclass AND attnum > 0), 5::bigint, 'LIKE two tables');
 CREATE STREAM IF NOT EXISTS like2 (LIKE model INCLUDING ALL);
-SELECT is((SELECT count(*) FROM pg_constraint WHERE conrelid = 'like2'::regclass AND contype = 'c'), 1::bigint,
+SELECT is((SELECT count(*) FROM pg_constraint WHERE conrelid = 'like2'::regclass AND contype = 'c'), 2::bigint,
 	'IF NOT EXISTS with LIKE adds nothing to a stream that is there');
 
 -- ALTER
