@@ -79,8 +79,11 @@ screen()
 \echo SELECT * FROM clicks_per_url: the last windows, always consistent
 SELECT to_char(lower(w), 'HH24:MI:SS') AS from, to_char(upper(w), 'HH24:MI:SS') AS until, url, n, users
 FROM clicks_per_url ORDER BY w DESC, n DESC LIMIT 8;
-\echo SELECT * FROM streamx.queries
-SELECT * FROM streamx.queries \gx
+\echo streamx.queries: the query, as it runs
+SELECT name, state, batch_id AS batch, to_char(watermark, 'HH24:MI:SS') AS watermark, input_rows,
+	round(input_rows_per_second) AS "rows/s", round(extract(epoch FROM batch_duration) * 1000) AS "ms/batch",
+	state_rows AS state, late_rows AS late, last_error
+FROM streamx.queries;
 SQL
 	say "Another terminal:  $PG_BIN/psql -h $WORK -U postgres"
 }

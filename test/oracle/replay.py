@@ -94,7 +94,7 @@ class Replay:
         target = "sink" if self.options.sink == "table" else "foreach_batch"
         self.run("SELECT create_query(name => %%s, query => %%s, output_mode => %%s, %s => %%s, "
                  "options => %%s::jsonb)" % target, self.name, self.case.query, self.case.mode,
-                 "%s.%s" % (self.schema, "result" if target == "sink" else "take"),
+                 "%s.%s" % (self.schema, "result" if target == "sink" else "take(bigint)"),
                  self.query_options(self.case.confs))
         self.start()
 
