@@ -8,13 +8,18 @@ CREATE FUNCTION @extschema@.create_query(name text, query text, sink text DEFAUL
 COMMENT ON FUNCTION @extschema@.create_query(text, text, text, text, text, regprocedure, jsonb) IS
 	'Checks and records a continuous query; nothing runs until start_query. A missing sink table is created.';
 
-CREATE FUNCTION @extschema@.start_query(name text, on_rewind text DEFAULT NULL,
-		reset_state boolean DEFAULT false) RETURNS void
+CREATE FUNCTION @extschema@.start_query(name text, on_rewind text DEFAULT NULL) RETURNS void
 	AS 'MODULE_PATHNAME', 'sx_api_start_query' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION @extschema@.start_query(text, text, boolean) IS
-	'Starts a continuous query when the transaction commits, from its checkpoint, or anew with reset_state.';
+COMMENT ON FUNCTION @extschema@.start_query(text, text) IS
+	'Starts a continuous query from its checkpoint when the transaction commits; on_rewind decides about a sink that is ahead.';
 
-CREATE FUNCTION @extschema@.start_query(name text, query text, sink text DEFAULT NULL,
+CREATE FUNCTION @extschema@.start_query(name text, reset_state boolean) RETURNS void
+	AS 'MODULE_PATHNAME', 'sx_api_start_query_anew' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.start_query(text, boolean) IS
+	'With reset_state => true starts a continuous query anew: its state and offsets are given up.';
+
+-- sink has no default here: start_query(text, text) must mean one function only.
+CREATE FUNCTION @extschema@.start_query(name text, query text, sink text,
 		output_mode text DEFAULT 'append', trigger text DEFAULT 'default',
 		foreach_batch regprocedure DEFAULT NULL, options jsonb DEFAULT '{}') RETURNS void
 	AS 'MODULE_PATHNAME', 'sx_api_create_and_start_query' LANGUAGE C VOLATILE PARALLEL UNSAFE;

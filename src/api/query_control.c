@@ -24,6 +24,7 @@
 #include "worker/hold.h"
 
 PG_FUNCTION_INFO_V1(sx_api_start_query);
+PG_FUNCTION_INFO_V1(sx_api_start_query_anew);
 PG_FUNCTION_INFO_V1(sx_api_create_and_start_query);
 PG_FUNCTION_INFO_V1(sx_api_stop_query);
 PG_FUNCTION_INFO_V1(sx_api_drop_query);
@@ -93,7 +94,16 @@ sx_api_start_query(PG_FUNCTION_ARGS)
 {
 	char	   *name = sx_api_name_arg(fcinfo);
 
-	start_query(name, sx_api_text_arg(fcinfo, 1), !PG_ARGISNULL(2) && PG_GETARG_BOOL(2));
+	start_query(name, sx_api_text_arg(fcinfo, 1), false);
+	PG_RETURN_VOID();
+}
+
+Datum
+sx_api_start_query_anew(PG_FUNCTION_ARGS)
+{
+	char	   *name = sx_api_name_arg(fcinfo);
+
+	start_query(name, NULL, !PG_ARGISNULL(1) && PG_GETARG_BOOL(1));
 	PG_RETURN_VOID();
 }
 
