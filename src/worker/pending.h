@@ -7,8 +7,6 @@
 #ifndef SX_WORKER_PENDING_H
 #define SX_WORKER_PENDING_H
 
-extern void sx_stream_rotate_all(void);
-
 #pragma weak sx_engine_open
 #pragma weak sx_engine_step
 #pragma weak sx_engine_next_time
@@ -18,6 +16,5 @@ extern void sx_stream_rotate_all(void);
 #pragma weak sx_sink_routine
 #pragma weak sx_state_create
 #pragma weak sx_state_drop
-#pragma weak sx_stream_rotate_all
 
 #endif

@@ -36,6 +36,7 @@
 #include "registry/failure.h"
 #include "worker/hold.h"
 #include "worker/worker.h"
+#include "source/retention.h"
 #include "worker/pending.h"
 
 #define LOOK_MS			5000
@@ -257,6 +258,8 @@ start_worker(SxQuerySlot *slot, const SxQuery *query)
 	started->query_id = query->id;
 	if (now >= scheduler.no_room_until)
 	{
+		/* Before: the process may be quicker than we are to say how it is. */
+		set_state(slot, SX_RUN_STARTING, 0, "");
 		handle = sx_worker_register("sx_query_worker_main", name, "streamx query", &args);
 		if (handle == NULL)
 			no_room(slot, query);
@@ -271,7 +274,6 @@ start_worker(SxQuerySlot *slot, const SxQuery *query)
 	}
 	else
 	{
-		set_state(slot, SX_RUN_STARTING, 0, "");
 		started->handle = handle;
 		scheduler.started = lappend(scheduler.started, started);
 	}
@@ -387,8 +389,7 @@ rotate_streams(void)
 	scheduler.rotated_at = now;
 	PG_TRY();
 	{
-		if (sx_stream_rotate_all != NULL)
-			sx_stream_rotate_all();
+		sx_stream_rotate_all();
 	}
 	PG_CATCH();
 	{
