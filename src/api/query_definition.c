@@ -27,7 +27,6 @@
 #include "base/compat.h"
 #include "base/errors.h"
 #include "base/settings.h"
-#include "engine/engine.h"
 #include "exec/exec.h"
 #include "sink/sink.h"
 #include "source/source.h"
@@ -185,6 +184,7 @@ prepare_sink(SxQuery *query, const SxPlan *plan)
 	config.desc = plan->result;
 	config.nkeys = plan->nkeys;
 	config.keys = plan->keys;
+	config.keys_missing = plan->keys_missing;
 	GetUserIdAndSecContext(&saved.userid, &saved.sec_context);
 	SetUserIdAndSecContext(query->owner, saved.sec_context | SECURITY_LOCAL_USERID_CHANGE);
 	sx_sink_routine(query->sink_kind)->prepare(query, &config);
@@ -223,8 +223,7 @@ sx_query_create(const SxNewQuery *new)
 	SxUserSwitch saved;
 	SxPlan	   *plan;
 
-	if (sx_engine_open == NULL || sx_exec_explain == NULL || sx_sink_routine == NULL ||
-		sx_state_create == NULL)
+	if (sx_exec_explain == NULL || sx_state_create == NULL)
 		elog(ERROR, "this build of streamx cannot run queries yet");
 	PreventCommandIfReadOnly("create_query()");
 	PreventCommandDuringRecovery("create_query()");

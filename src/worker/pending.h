@@ -7,13 +7,7 @@
 #ifndef SX_WORKER_PENDING_H
 #define SX_WORKER_PENDING_H
 
-#pragma weak sx_engine_open
-#pragma weak sx_engine_step
-#pragma weak sx_engine_next_time
-#pragma weak sx_engine_abort
-#pragma weak sx_engine_close
 #pragma weak sx_exec_explain
-#pragma weak sx_sink_routine
 #pragma weak sx_state_create
 #pragma weak sx_state_drop
 

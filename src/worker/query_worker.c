@@ -36,7 +36,6 @@
 #include "registry/query.h"
 #include "worker/supervisor.h"
 #include "worker/worker.h"
-#include "worker/pending.h"
 
 #define LOOK_MS			5000	/* safety look when nobody wakes us */
 #define OOM_SCORE_ADJ	"500"

@@ -37,7 +37,6 @@
 #include "worker/hold.h"
 #include "worker/worker.h"
 #include "source/retention.h"
-#include "worker/pending.h"
 
 #define LOOK_MS			5000
 #define ROTATE_EVERY_MS	5000
