@@ -32,25 +32,29 @@ typedef struct SxExecBatch
 	SxOperatorProgress *operators;	/* one per operator, by id; counters to add to */
 } SxExecBatch;
 
-/* What the state must know of the plan's operators, before it is opened. In the context of the caller. */
+/* What the state must know of the plan's operators, before it is opened. In a transaction; CurrentMemoryContext, for the state's life. */
 extern int	sx_exec_state_operators(const SxPlan *plan, SxStateOperator **operators);
 
-/* Lives in CurrentMemoryContext. */
+/* In a transaction. Lives in CurrentMemoryContext, as long as the plan and the state. */
 extern SxExec *sx_exec_open(const SxPlan *plan, SxState *state);
 
 /*
  * In the batch's transaction, with an active snapshot; CurrentMemoryContext is
  * the batch's. All rows of the result are in it afterwards, all state changes
- * are pending in the state.
+ * are pending in the state. The caller ends result->rows and result->gone before
+ * the commit: they may have temporary files.
  */
 extern void sx_exec_run(SxExec *exec, SxExecBatch *batch, SxResult *result);
 
-/* After a failed batch, outside its transaction. */
+/* After a failed batch, outside its transaction. Cannot fail. */
 extern void sx_exec_abort(SxExec *exec);
 
 extern void sx_exec_close(SxExec *exec);
 
-/* Lines of explain_query: operators and the EXPLAIN of each segment. List of char *. */
+/*
+ * Lines of explain_query: operators and the EXPLAIN of each segment. List of
+ * char *. In a transaction with an active snapshot; needs no state.
+ */
 extern List *sx_exec_explain(const SxPlan *plan);
 
 #endif

@@ -28,8 +28,10 @@
 #include "source/event_times.h"
 #include "source/fdw.h"
 
-/* Plans are kept over many batches, so they must fit more than an empty stream. */
+/* Plans of a plain SELECT may be kept too, so they must fit more than an empty stream. */
 #define LEAST_ROWS		10000
+
+double		sx_source_planned_rows = 0;
 
 typedef struct StreamScanState
 {
@@ -47,7 +49,7 @@ get_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid relid)
 	const SxFdw *fdw = sx_fdw_of(relid);
 	double		rows = fdw != NULL && fdw->estimate != NULL ? fdw->estimate(relid) : 0;
 
-	rel->tuples = Max(rows, LEAST_ROWS);
+	rel->tuples = sx_source_planned_rows > 0 ? sx_source_planned_rows : Max(rows, LEAST_ROWS);
 	set_baserel_size_estimates(root, rel);
 }
 

@@ -116,6 +116,12 @@ extern int64 sx_watermark_delay_from_interval(const Interval *interval);
  */
 #define SX_BATCH_ENR	"streamx batch"
 
+/*
+ * How many rows of each stream the segment that is being planned should expect;
+ * 0: not a segment. Set while exec plans one, never longer.
+ */
+extern double sx_source_planned_rows;
+
 typedef struct SxBatchSource
 {
 	SxSource   *source;

@@ -1,0 +1,517 @@
+/*
+ * aggregate.c
+ *		GROUP BY over a stream: groups are state, touched chunk by chunk.
+ *
+ *	 for each chunk of rows:
+ *		hash the keys; for each row and each window of it: late? drop : an update
+ *		find the groups of the updates in the batch's table
+ *		for those new to the batch: fetch what was committed, decode it
+ *		for each aggregate: advance it over the updates
+ *	 at the end of the batch:
+ *		encode and put every touched group
+ *		append:		emit groups with expiry <= evict, then expire them
+ *		update:		emit every touched group, then expire
+ *		complete:	emit all groups
+ *
+ * Late rows are judged by the watermark of the batch before, eviction goes by
+ * this batch's (semantics 3.2); both compare expiry <= watermark, where expiry is
+ * the end of the window or the event time itself.
+ *
+ * Value of a group: the key's bytes with their varint length, where equal keys
+ * can have unequal bytes (the first ones seen stand for the group), then the
+ * aggregates' values (aggregate_call.h).
+ */
+#include "postgres.h"
+
+#include "common/int.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/rangetypes.h"
+#include "utils/regproc.h"
+#include "utils/timestamp.h"
+#include "utils/typcache.h"
+
+#include "base/crash_point.h"
+#include "exec/aggregate_call.h"
+#include "exec/group_table.h"
+#include "exec/operator.h"
+
+#define KEY_BUFFER		(1024 * 1024)	/* bytes of keys after which updates are applied */
+#define VALUES_OFFSET	MAXALIGN(sizeof(SxGroup))
+#define GROUP_VALUES(group)	((char *) (group) + VALUES_OFFSET)
+
+typedef struct Aggregate
+{
+	SxOperator	base;
+	SxGroupKey *key;
+	SxAggCalls *calls;
+	SxChunk    *chunk;
+	TypeCacheEntry *range_type; /* of a window made below */
+
+	/* per batch */
+	TimestampTz late;			/* SX_TIME_UNSET: nothing is */
+	SxGroupTable *table;
+	uint64		hashes[SX_CHUNK_ROWS];
+	int			nupdates;
+	SxUpdate	updates[SX_CHUNK_ROWS];
+	StringInfoData keys;		/* bytes of the updates' keys */
+	StringInfoData value;		/* being encoded */
+	Datum	   *row;			/* being emitted */
+	bool	   *row_nulls;
+	char	   *single_values;	/* of a group that is read and emitted */
+} Aggregate;
+
+static bool
+is_watermarked(const SxPlanOperator *plan, SxOutputMode mode)
+{
+	return plan->key_time != SX_KEY_TIME_NONE && plan->watermarked &&
+		mode != SX_OUTPUT_COMPLETE;
+}
+
+static void
+need_columns(SxChunk *chunk, const SxPlanOperator *plan)
+{
+	for (int i = 0; i < plan->nkeys; i++)
+		sx_chunk_need(chunk, plan->input, plan->keys[i].input);
+	for (int i = 0; i < plan->naggregates; i++)
+	{
+		const SxPlanAggregate *agg = &plan->aggregates[i];
+
+		for (int j = 0; j < agg->ninputs; j++)
+			sx_chunk_need(chunk, plan->input, agg->inputs[j]);
+		for (int j = 0; j < agg->ndirect; j++)
+			sx_chunk_need(chunk, plan->input, agg->direct[j]);
+		if (agg->filter != 0)
+			sx_chunk_need(chunk, plan->input, agg->filter);
+	}
+}
+
+static SxOperator *
+aggregate_open(const SxPlanOperator *plan)
+{
+	Aggregate  *agg = palloc0(sizeof(Aggregate));
+
+	agg->key = sx_group_key_make(plan);
+	agg->calls = sx_agg_calls_make(plan);
+	agg->chunk = sx_chunk_make(plan->input);
+	need_columns(agg->chunk, plan);
+	if (plan->key_time == SX_KEY_TIME_RANGE)
+		agg->range_type = lookup_type_cache(plan->keys[plan->time_key].type,
+											TYPECACHE_RANGE_INFO);
+	return &agg->base;
+}
+
+static void
+aggregate_state_operator(const SxPlanOperator *plan, SxStateOperator *result)
+{
+	SxGroupKey *key = sx_group_key_make(plan);
+
+	result->equal = key->bytewise ? NULL : sx_group_key_equal;
+	result->equal_arg = key;
+}
+
+static void
+aggregate_begin(SxOperator *op)
+{
+	Aggregate  *agg = (Aggregate *) op;
+
+	agg->late = is_watermarked(op->plan, op->mode) ? op->batch->late : SX_TIME_UNSET;
+	sx_group_key_begin(agg->key);
+	sx_agg_calls_begin(agg->calls);
+	sx_chunk_begin(agg->chunk);
+	agg->table = sx_group_table_make(agg->key, VALUES_OFFSET + agg->calls->size);
+	agg->nupdates = 0;
+	initStringInfo(&agg->keys);
+	initStringInfo(&agg->value);
+	agg->row = palloc((op->plan->output->natts + 1) * sizeof(Datum));
+	agg->row_nulls = palloc((op->plan->output->natts + 1) * sizeof(bool));
+	agg->single_values = palloc(agg->calls->size + 1);
+}
+
+static void
+load_group(Aggregate *agg, SxGroup *group, const SxStateValue *value)
+{
+	if (value->bytes == NULL)
+		sx_agg_values_init(agg->calls, GROUP_VALUES(group));
+	else
+	{
+		SxReader	in = {value->bytes, value->bytes + value->len};
+
+		if (!agg->key->bytewise)
+		{
+			uint32		len = sx_read_varint(&in);
+			const char *bytes = sx_read_bytes(&in, len);
+			char	   *first = MemoryContextAlloc(agg->table->context, len + 1);
+
+			memcpy(first, bytes, len);
+			group->key = first;
+			group->keylen = len;
+		}
+		sx_agg_values_decode(agg->calls, GROUP_VALUES(group), &in);
+	}
+}
+
+static SxStateKey
+state_key(const Aggregate *agg, const SxGroup *group)
+{
+	SxStateKey	key = {
+		.op = agg->base.plan->id,
+		.group = agg->base.plan->nkeys == 0 ? 0 : group->hash % SX_KEY_GROUPS,
+		.hash = group->hash,
+		.expiry = group->expiry,
+		.bytes = group->key,
+		.len = group->keylen,
+	};
+
+	return key;
+}
+
+/* Fetches what was committed of the groups that this batch has not seen before. */
+static void
+load_groups(Aggregate *agg, uint32 first)
+{
+	uint32		n = agg->table->ngroups - first;
+	SxStateKey	keys[SX_CHUNK_ROWS];
+	SxStateValue values[SX_CHUNK_ROWS];
+
+	if (n == 0)
+		return;
+	for (uint32 i = 0; i < n; i++)
+		keys[i] = state_key(agg, sx_group_table_get(agg->table, first + i));
+	sx_state_get_many(agg->base.state, n, keys, values);
+	for (uint32 i = 0; i < n; i++)
+		load_group(agg, sx_group_table_get(agg->table, first + i), &values[i]);
+}
+
+static void
+apply_updates(Aggregate *agg)
+{
+	SxGroup    *groups[SX_CHUNK_ROWS];
+	char	   *values[SX_CHUNK_ROWS];
+	int			rows[SX_CHUNK_ROWS];
+	uint32		first = agg->table->ngroups;
+	int			n = agg->nupdates;
+
+	CHECK_FOR_INTERRUPTS();
+	if (n == 0)
+		return;
+	sx_group_table_find(agg->table, n, agg->updates, agg->keys.data, groups);
+	load_groups(agg, first);
+	for (int i = 0; i < n; i++)
+	{
+		values[i] = GROUP_VALUES(groups[i]);
+		rows[i] = agg->updates[i].row;
+	}
+	sx_agg_values_advance(agg->calls, agg->chunk, n, rows, values);
+	agg->nupdates = 0;
+	resetStringInfo(&agg->keys);
+	SX_CRASH_POINT("operator");
+}
+
+/* A row, or its copy for one window, on its way to its group. */
+static void
+add_update(Aggregate *agg, int row, uint64 hash, int64 expiry, const TimestampTz *start)
+{
+	SxUpdate   *update;
+
+	if (agg->nupdates == SX_CHUNK_ROWS || agg->keys.len > KEY_BUFFER)
+		apply_updates(agg);
+	update = &agg->updates[agg->nupdates++];
+	update->key = agg->keys.len;
+	sx_group_key_encode(agg->key, agg->chunk, row, &agg->keys);
+	if (start != NULL)
+		appendBinaryStringInfo(&agg->keys, (const char *) start, SX_WINDOW_BYTES);
+	update->keylen = agg->keys.len - update->key;
+	update->row = row;
+	update->hash = hash;
+	update->expiry = agg->base.plan->watermarked ? expiry : SX_STATE_NEVER;
+}
+
+static inline bool
+is_late(const Aggregate *agg, int64 expiry)
+{
+	/* unset is before every time, so it needs no test of its own */
+	return expiry <= agg->late;
+}
+
+/* All windows that hold the row's time; each copy is judged alone. */
+static void
+update_windows(Aggregate *agg, int row, const SxChunkColumn *times)
+{
+	const SxPlanOperator *plan = agg->base.plan;
+	TimestampTz ts = DatumGetTimestampTz(times->values[row]);
+	TimestampTz start;
+	int			windows = 0;
+	int			late = 0;
+
+	if (times->nulls[row] || TIMESTAMP_NOT_FINITE(ts))
+	{
+		agg->base.progress->rows_no_window++;
+		return;
+	}
+	for (start = sx_window_last_start(&plan->window, ts);; start -= plan->window.slide)
+	{
+		int64		end;
+
+		if (pg_add_s64_overflow(start, plan->window.size, &end) || end <= ts)
+			break;
+		windows++;
+		if (is_late(agg, end))
+			late++;
+		else
+			add_update(agg, row, sx_group_key_hash_window(agg->hashes[row], start), end, &start);
+	}
+	if (windows == 0)
+		agg->base.progress->rows_no_window++;
+	else if (late == windows)
+		agg->base.progress->rows_late++;
+}
+
+/* Expiry of a key made below; false: the row falls in no window. */
+static bool
+key_expiry(Aggregate *agg, int row, const SxChunkColumn *times, int64 *expiry)
+{
+	const SxPlanOperator *plan = agg->base.plan;
+
+	*expiry = SX_STATE_NEVER;
+	if (plan->key_time == SX_KEY_TIME_RAW)
+	{
+		if (!times->nulls[row] && !TIMESTAMP_NOT_FINITE(DatumGetTimestampTz(times->values[row])))
+			*expiry = DatumGetTimestampTz(times->values[row]);
+		return true;
+	}
+	if (times->nulls[row])
+		return false;
+	{
+		RangeType  *range = DatumGetRangeTypeP(times->values[row]);
+		RangeBound	lower;
+		RangeBound	upper;
+		bool		empty;
+
+		range_deserialize(agg->range_type, range, &lower, &upper, &empty);
+		if ((Pointer) range != DatumGetPointer(times->values[row]))
+			pfree(range);
+		if (empty)
+			return false;
+		if (!upper.infinite && !TIMESTAMP_NOT_FINITE(DatumGetTimestampTz(upper.val)))
+			*expiry = DatumGetTimestampTz(upper.val);
+		return true;
+	}
+}
+
+static void
+process_chunk(Aggregate *agg)
+{
+	const SxPlanOperator *plan = agg->base.plan;
+	const SxChunkColumn *times = plan->time_key >= 0 ?
+		sx_chunk_column(agg->chunk, plan->keys[plan->time_key].input) : NULL;
+
+	sx_group_key_hash(agg->key, agg->chunk, agg->hashes);
+	for (int row = 0; row < agg->chunk->nrows; row++)
+	{
+		int64		expiry = SX_STATE_NEVER;
+
+		if (plan->key_time == SX_KEY_TIME_WINDOW)
+		{
+			update_windows(agg, row, times);
+			continue;
+		}
+		if (plan->key_time != SX_KEY_TIME_NONE && !key_expiry(agg, row, times, &expiry))
+		{
+			agg->base.progress->rows_no_window++;
+			continue;
+		}
+		if (is_late(agg, expiry))
+		{
+			agg->base.progress->rows_late++;
+			continue;
+		}
+		add_update(agg, row, agg->hashes[row], expiry, NULL);
+	}
+	apply_updates(agg);
+	sx_chunk_clear(agg->chunk);
+}
+
+static bool
+aggregate_receive(SxOperator *op, TupleTableSlot *slot)
+{
+	Aggregate  *agg = (Aggregate *) op;
+
+	sx_chunk_add(agg->chunk, slot);
+	if (agg->chunk->nrows == SX_CHUNK_ROWS)
+		process_chunk(agg);
+	return true;
+}
+
+static void
+put_group(Aggregate *agg, SxGroup *group)
+{
+	SxStateKey	key = state_key(agg, group);
+
+	resetStringInfo(&agg->value);
+	if (!agg->key->bytewise)
+	{
+		sx_varint_append(&agg->value, group->keylen);
+		appendBinaryStringInfo(&agg->value, group->key, group->keylen);
+	}
+	sx_agg_values_encode(agg->calls, GROUP_VALUES(group), &agg->value);
+	sx_state_put(agg->base.state, &key, agg->value.data, agg->value.len);
+	agg->base.progress->rows_updated++;
+}
+
+/* A row of the output; the values are used up. */
+static void
+emit(Aggregate *agg, const char *key, uint32 keylen, char *values)
+{
+	const SxPlanOperator *plan = agg->base.plan;
+	MemoryContext oldcontext = MemoryContextSwitchTo(agg->calls->single->ecxt_per_tuple_memory);
+
+	sx_group_key_decode(agg->key, key, keylen, agg->row, agg->row_nulls);
+	sx_agg_values_finish(agg->calls, values, agg->row + plan->nkeys,
+						 agg->row_nulls + plan->nkeys);
+	tuplestore_putvalues(agg->base.out, plan->output, agg->row, agg->row_nulls);
+	agg->base.nout++;
+	MemoryContextSwitchTo(oldcontext);
+	ReScanExprContext(agg->calls->single);
+}
+
+/* An SxStateVisit: a group of the state is read, emitted and forgotten. */
+static bool
+emit_stored(void *arg, const SxStateKey *key, const SxStateValue *value)
+{
+	Aggregate  *agg = arg;
+	SxReader	in = {value->bytes, value->bytes + value->len};
+	const char *bytes = key->bytes;
+	uint32		len = key->len;
+
+	CHECK_FOR_INTERRUPTS();
+	if (!agg->key->bytewise)
+	{
+		len = sx_read_varint(&in);
+		bytes = sx_read_bytes(&in, len);
+	}
+	sx_agg_calls_use(agg->calls, agg->calls->single);
+	sx_agg_values_decode(agg->calls, agg->single_values, &in);
+	emit(agg, bytes, len, agg->single_values);
+	return true;
+}
+
+/* The one group of an aggregate without GROUP BY is there from the first batch on. */
+static void
+touch_only_group(Aggregate *agg)
+{
+	SxUpdate	update = {.expiry = SX_STATE_NEVER};
+	SxGroup    *group;
+
+	if (agg->table->ngroups > 0)
+		return;
+	sx_group_table_find(agg->table, 1, &update, "", &group);
+	load_groups(agg, 0);
+}
+
+static void
+put_and_emit_touched(Aggregate *agg)
+{
+	bool		update = agg->base.mode == SX_OUTPUT_UPDATE;
+
+	for (uint32 i = 0; i < agg->table->ngroups; i++)
+	{
+		SxGroup    *group = sx_group_table_get(agg->table, i);
+
+		if (i % 1024 == 0)
+			CHECK_FOR_INTERRUPTS();
+		put_group(agg, group);
+		if (update)
+			emit(agg, group->key, group->keylen, GROUP_VALUES(group));
+	}
+}
+
+static void
+aggregate_finish(SxOperator *op)
+{
+	Aggregate  *agg = (Aggregate *) op;
+	TimestampTz evict = op->batch->evict;
+	bool		evicts = is_watermarked(op->plan, op->mode) && evict != SX_TIME_UNSET;
+
+	process_chunk(agg);
+	if (op->plan->nkeys == 0)
+		touch_only_group(agg);
+	put_and_emit_touched(agg);
+	if (op->mode == SX_OUTPUT_COMPLETE)
+		sx_state_scan(op->state, op->plan->id, SX_STATE_NEVER, emit_stored, agg);
+	else if (op->mode == SX_OUTPUT_APPEND && evicts)
+		sx_state_scan(op->state, op->plan->id, evict, emit_stored, agg);
+	if (evicts)
+		op->progress->rows_removed += sx_state_expire(op->state, op->plan->id, evict);
+	sx_agg_calls_end(agg->calls);
+}
+
+static const char *
+describe_time(const SxPlanOperator *plan)
+{
+	switch (plan->key_time)
+	{
+		case SX_KEY_TIME_RAW:
+			return "event time";
+		case SX_KEY_TIME_RANGE:
+			return "upper bound";
+		case SX_KEY_TIME_WINDOW:
+			return "window end";
+		case SX_KEY_TIME_NONE:
+			break;
+	}
+	return "";
+}
+
+static const char *
+describe_value(const SxPlanAggregate *agg)
+{
+	switch (agg->strategy)
+	{
+		case SX_AGG_TRANSITION:
+			return "transition value";
+		case SX_AGG_SERIALIZE:
+			return "serialized transition value";
+		case SX_AGG_COLLECT:
+			break;
+	}
+	return agg->aggref->aggdistinct != NIL ? "set of arguments" : "list of arguments";
+}
+
+static List *
+aggregate_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines)
+{
+	for (int i = 0; i < op->nkeys; i++)
+		lines = lappend(lines, psprintf("  key %s: %s%s", op->keys[i].name,
+										format_type_be(op->keys[i].type),
+										i == op->time_key && op->key_time == SX_KEY_TIME_WINDOW ?
+										" (assigned here)" : ""));
+	for (int i = 0; i < op->naggregates; i++)
+		lines = lappend(lines, psprintf("  value %s: %s",
+										format_procedure(op->aggregates[i].aggref->aggfnoid),
+										describe_value(&op->aggregates[i])));
+	if (is_watermarked(op, plan->mode))
+	{
+		const char *time = describe_time(op);
+
+		lines = lappend(lines, psprintf("  late: %s <= watermark of the batch before", time));
+		lines = lappend(lines, psprintf("  %s: %s <= watermark",
+										plan->mode == SX_OUTPUT_APPEND ?
+										"emitted and removed" : "removed", time));
+	}
+	else
+		lines = lappend(lines, pstrdup("  no row is late, no group is removed"));
+	return lines;
+}
+
+const SxOperatorRoutine sx_aggregate_routine = {
+	.name = "aggregate",
+	.open = aggregate_open,
+	.state_operator = aggregate_state_operator,
+	.begin = aggregate_begin,
+	.receive = aggregate_receive,
+	.finish = aggregate_finish,
+	.explain = aggregate_explain,
+};

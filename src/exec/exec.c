@@ -1,0 +1,370 @@
+/*
+ * exec.c
+ *		Stage by stage: run the segment, feed its operator, hand on its rows.
+ *
+ * The batch's ephemeral named relations are collected in one QueryEnvironment:
+ * the sources' ranges first, then each operator's output as it is complete. A
+ * segment over nothing gives nothing (the law of segments), so it isn't run.
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/queryenvironment.h"
+
+#include "exec/exec.h"
+#include "exec/gone.h"
+#include "exec/operator.h"
+#include "exec/segment.h"
+#include "time/marker.h"
+
+#define FIRST_GUESS		10000	/* rows of the first batch, for the planner */
+
+typedef struct Stage
+{
+	SxSegment  *segment;
+	SxOperator *op;				/* NULL in the last stage */
+} Stage;
+
+struct SxExec
+{
+	const SxPlan *plan;
+	SxState    *state;
+	Stage	   *stages;
+	SxSegment  *touched;		/* D14, or NULL */
+	TupleDesc	touched_desc;
+	double		stream_rows;	/* of the last batch that had any */
+};
+
+/* One run over a batch. */
+typedef struct Run
+{
+	SxExec	   *exec;
+	SxExecBatch *batch;
+	SxResult   *result;
+	QueryEnvironment *env;
+	int64		operator_rows;	/* in the outputs that env holds */
+	SxGone	   *gone;
+} Run;
+
+const SxOperatorRoutine *
+sx_operator_routine(SxOperatorKind kind)
+{
+	switch (kind)
+	{
+		case SX_OPERATOR_AGGREGATE:
+			return &sx_aggregate_routine;
+		case SX_OPERATOR_LIMIT:
+			return &sx_limit_routine;
+	}
+	elog(ERROR, "unknown operator kind %d", (int) kind);
+}
+
+int
+sx_exec_state_operators(const SxPlan *plan, SxStateOperator **operators)
+{
+	int			n = 0;
+
+	*operators = palloc0((plan->nstages + 1) * sizeof(SxStateOperator));
+	for (int i = 0; i < plan->nstages; i++)
+	{
+		const SxPlanOperator *op = plan->stages[i].op;
+
+		if (op == NULL)
+			continue;
+		(*operators)[n].id = op->id;
+		sx_operator_routine(op->kind)->state_operator(op, &(*operators)[n]);
+		n++;
+	}
+	return n;
+}
+
+static SxOperator *
+open_operator(const SxPlan *plan, const SxPlanOperator *planned, SxState *state)
+{
+	const SxOperatorRoutine *routine = sx_operator_routine(planned->kind);
+	SxOperator *op = routine->open(planned);
+
+	op->routine = routine;
+	op->plan = planned;
+	op->mode = plan->mode;
+	op->state = state;
+	return op;
+}
+
+SxExec *
+sx_exec_open(const SxPlan *plan, SxState *state)
+{
+	SxExec	   *exec = palloc0(sizeof(SxExec));
+
+	exec->plan = plan;
+	exec->state = state;
+	exec->stream_rows = FIRST_GUESS;
+	exec->stages = palloc0(plan->nstages * sizeof(Stage));
+	for (int i = 0; i < plan->nstages; i++)
+	{
+		const SxPlanStage *planned = &plan->stages[i];
+		Stage	   *stage = &exec->stages[i];
+
+		stage->segment = sx_segment_make(planned->segment,
+										 planned->op ? planned->op->input : plan->result);
+		if (planned->op != NULL)
+			stage->op = open_operator(plan, planned->op, state);
+	}
+	if (plan->touched != NULL && plan->mode == SX_OUTPUT_UPDATE)
+	{
+		exec->touched_desc = ExecCleanTypeFromTL(plan->touched->targetList);
+		exec->touched = sx_segment_make(plan->touched, exec->touched_desc);
+	}
+	return exec;
+}
+
+static void
+add_relation(QueryEnvironment *env, const char *name, TupleDesc desc, void *data, double rows)
+{
+	EphemeralNamedRelation enr = palloc0(sizeof(EphemeralNamedRelationData));
+
+	enr->md.name = pstrdup(name);
+	enr->md.reliddesc = InvalidOid;
+	enr->md.tupdesc = desc;
+	enr->md.enrtype = ENR_NAMED_TUPLESTORE;
+	enr->md.enrtuples = rows;
+	enr->reldata = data;
+	register_ENR(env, enr);
+}
+
+static bool
+sources_have_rows(const SxExecBatch *batch)
+{
+	for (int i = 0; i < batch->sources->n; i++)
+		if (batch->sources->sources[i].end != NULL)
+			return true;
+	return false;
+}
+
+/*
+ * Can a stage's segment give rows? Not over nothing; but above a complete result
+ * anything may stand, also an aggregate that gives a row for no rows.
+ */
+static bool
+must_run(const Run *run, const SxPlanStage *stage)
+{
+	if (run->operator_rows > 0)
+		return true;
+	if (stage->reads_stream)
+		return sources_have_rows(run->batch);
+	return run->exec->plan->mode == SX_OUTPUT_COMPLETE;
+}
+
+static bool
+receive_result(void *arg, TupleTableSlot *slot)
+{
+	Run		   *run = arg;
+
+	if (run->gone != NULL)
+		sx_gone_see(run->gone, slot);
+	tuplestore_puttupleslot(run->result->rows, slot);
+	run->result->nrows++;
+	return true;
+}
+
+static bool
+receive_operator(void *arg, TupleTableSlot *slot)
+{
+	SxOperator *op = arg;
+
+	return op->routine->receive(op, slot);
+}
+
+static void
+operator_context(void *arg)
+{
+	const SxPlanOperator *op = arg;
+
+	errcontext("operator %d (%s)", op->id, sx_operator_routine(op->kind)->name);
+}
+
+static void
+run_operator(Run *run, const SxPlanStage *planned, Stage *stage, double rows)
+{
+	SxOperator *op = stage->op;
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = operator_context,
+		.arg = (void *) op->plan,
+	};
+
+	error_context_stack = &context;
+	op->batch = run->batch;
+	op->progress = &run->batch->operators[op->plan->id];
+	op->progress->name = op->plan->spark_name;
+	op->out = tuplestore_begin_heap(false, false, work_mem);
+	op->nout = 0;
+	op->routine->begin(op);
+	if (must_run(run, planned))
+		sx_segment_run(stage->segment, run->env, rows, receive_operator, op);
+	op->routine->finish(op);
+	op->progress->rows_total = sx_state_rows(run->exec->state, op->plan->id);
+	error_context_stack = context.previous;
+
+	add_relation(run->env, psprintf(SX_OP_ENR_FORMAT, op->plan->id), op->plan->output,
+				 op->out, op->nout);
+	run->operator_rows += op->nout;
+}
+
+static void
+run_last(Run *run, const SxPlanStage *planned, Stage *stage, double rows)
+{
+	SxExec	   *exec = run->exec;
+	SxResult   *result = run->result;
+
+	result->batch_id = run->batch->batch_id;
+	result->desc = exec->plan->result;
+	result->rows = tuplestore_begin_heap(false, false, work_mem);
+	result->nrows = 0;
+	result->gone = NULL;
+	result->gone_desc = NULL;
+	result->ngone = 0;
+	if (!must_run(run, planned))
+		return;
+	if (exec->touched != NULL)
+		run->gone = sx_gone_begin(exec->plan, exec->touched_desc);
+	sx_segment_run(stage->segment, run->env, rows, receive_result, run);
+	if (run->gone != NULL)
+	{
+		sx_segment_run(exec->touched, run->env, run->operator_rows, sx_gone_touch, run->gone);
+		result->gone = sx_gone_end(run->gone, &result->ngone);
+		result->gone_desc = exec->touched_desc;
+	}
+}
+
+/* What the streams gave this time is the guess for the next. */
+static void
+learn_rows(SxExec *exec, const SxBatchSources *sources)
+{
+	double		rows = 0;
+
+	for (int i = 0; i < sources->n; i++)
+	{
+		const SxBatchSource *source = &sources->sources[i];
+
+		if (source->end != NULL && !source->counted)
+			return;
+		if (source->end != NULL)
+			rows += source->rows;
+	}
+	if (rows > 0)
+		exec->stream_rows = rows;
+}
+
+/* The store doesn't keep books per operator: memory is split by rows. */
+static void
+share_memory(Run *run)
+{
+	int64		memory;
+	int64		rows = 0;
+	const SxPlan *plan = run->exec->plan;
+
+	for (int i = 0; i < plan->nstages; i++)
+		if (plan->stages[i].op != NULL)
+			rows += run->batch->operators[plan->stages[i].op->id].rows_total;
+	if (rows == 0)
+		return;
+	memory = sx_state_memory_used(run->exec->state);
+	for (int i = 0; i < plan->nstages; i++)
+		if (plan->stages[i].op != NULL)
+		{
+			SxOperatorProgress *progress = &run->batch->operators[plan->stages[i].op->id];
+
+			progress->memory_bytes = (double) memory * progress->rows_total / rows;
+		}
+}
+
+void
+sx_exec_run(SxExec *exec, SxExecBatch *batch, SxResult *result)
+{
+	const SxPlan *plan = exec->plan;
+	Run			run = {.exec = exec, .batch = batch, .result = result};
+
+	run.env = create_queryEnv();
+	add_relation(run.env, SX_BATCH_ENR, CreateTemplateTupleDesc(0), batch->sources, 0);
+	sx_markers_begin(batch->markers, plan->nwatermarks - plan->first_marker,
+					 batch->latest_allowed);
+	for (int i = 0; i < plan->nstages; i++)
+	{
+		const SxPlanStage *planned = &plan->stages[i];
+		Stage	   *stage = &exec->stages[i];
+		double		rows = planned->reads_stream ? exec->stream_rows : run.operator_rows;
+
+		if (stage->op != NULL)
+			run_operator(&run, planned, stage, rows);
+		else
+			run_last(&run, planned, stage, rows);
+	}
+	sx_markers_end();
+	for (int i = 0; i < plan->nstages; i++)
+		if (exec->stages[i].op != NULL)
+			tuplestore_end(exec->stages[i].op->out);
+	learn_rows(exec, batch->sources);
+	if (plan->stateful)
+		share_memory(&run);
+}
+
+/* Everything of a batch lies in its memory context but the markers' cells. */
+void
+sx_exec_abort(SxExec *exec)
+{
+	sx_markers_end();
+}
+
+void
+sx_exec_close(SxExec *exec)
+{
+	sx_markers_end();
+}
+
+static QueryEnvironment *
+explain_environment(const SxPlan *plan)
+{
+	QueryEnvironment *env = create_queryEnv();
+
+	for (int i = 0; i < plan->nstages; i++)
+	{
+		const SxPlanOperator *op = plan->stages[i].op;
+
+		if (op != NULL)
+			add_relation(env, psprintf(SX_OP_ENR_FORMAT, op->id), op->output,
+						 tuplestore_begin_heap(false, false, work_mem), FIRST_GUESS);
+	}
+	return env;
+}
+
+/* From the sink down to the streams, as EXPLAIN shows plans. */
+List *
+sx_exec_explain(const SxPlan *plan)
+{
+	QueryEnvironment *env = explain_environment(plan);
+	List	   *lines = NIL;
+
+	for (int i = plan->nstages - 1; i >= 0; i--)
+	{
+		const SxPlanStage *stage = &plan->stages[i];
+		SxSegment  *segment = sx_segment_make(stage->segment, NULL);
+		ListCell   *cell;
+
+		if (stage->op == NULL)
+			lines = lappend(lines, psprintf("Result, output mode %s",
+											sx_output_mode_name(plan->mode)));
+		else
+		{
+			lines = lappend(lines, psprintf("Operator %d: %s", stage->op->id,
+											sx_operator_routine(stage->op->kind)->name));
+			lines = sx_operator_routine(stage->op->kind)->explain(plan, stage->op, lines);
+		}
+		lines = lappend(lines, pstrdup("  segment:"));
+		foreach(cell, sx_segment_explain(segment, env, FIRST_GUESS))
+			lines = lappend(lines, psprintf("    %s", (char *) lfirst(cell)));
+	}
+	return lines;
+}

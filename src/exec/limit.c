@@ -1,0 +1,112 @@
+/*
+ * limit.c
+ *		LIMIT over the life of a query: state is how many rows it let through.
+ *
+ * Key: no bytes, key group 0. Value: byte 1 (version), varint count.
+ */
+#include "postgres.h"
+
+#include "row/varint.h"
+#include "exec/operator.h"
+
+#define VALUE_VERSION	1
+
+typedef struct Limit
+{
+	SxOperator	base;
+	int64		before;			/* batch: rows passed in earlier batches */
+	int64		passed;			/* batch: and with this one's */
+	bool		found;
+} Limit;
+
+static SxOperator *
+limit_open(const SxPlanOperator *plan)
+{
+	return palloc0(sizeof(Limit));
+}
+
+static void
+limit_state_operator(const SxPlanOperator *plan, SxStateOperator *result)
+{
+	result->equal = NULL;
+	result->equal_arg = NULL;
+}
+
+static SxStateKey
+counter_key(const SxOperator *op)
+{
+	SxStateKey	key = {
+		.op = op->plan->id,
+		.expiry = SX_STATE_NEVER,
+		.bytes = "",
+	};
+
+	return key;
+}
+
+static void
+limit_begin(SxOperator *op)
+{
+	Limit	   *limit = (Limit *) op;
+	SxStateKey	key = counter_key(op);
+	SxStateValue value;
+
+	sx_state_get_many(op->state, 1, &key, &value);
+	limit->found = value.bytes != NULL;
+	limit->before = 0;
+	if (limit->found)
+	{
+		SxReader	in = {value.bytes, value.bytes + value.len};
+
+		if (*sx_read_bytes(&in, 1) != VALUE_VERSION)
+			sx_reader_short();
+		limit->before = (int64) sx_read_varint(&in);
+	}
+	limit->passed = limit->before;
+}
+
+static bool
+limit_receive(SxOperator *op, TupleTableSlot *slot)
+{
+	Limit	   *limit = (Limit *) op;
+
+	if (limit->passed >= op->plan->limit)
+		return false;
+	tuplestore_puttupleslot(op->out, slot);
+	op->nout++;
+	limit->passed++;
+	return limit->passed < op->plan->limit;
+}
+
+static void
+limit_finish(SxOperator *op)
+{
+	Limit	   *limit = (Limit *) op;
+
+	if (limit->passed != limit->before || !limit->found)
+	{
+		SxStateKey	key = counter_key(op);
+		char		bytes[1 + SX_VARINT_MAX];
+
+		bytes[0] = VALUE_VERSION;
+		sx_state_put(op->state, &key, bytes,
+					 sx_varint_write(bytes + 1, limit->passed) - bytes);
+		op->progress->rows_updated++;
+	}
+}
+
+static List *
+limit_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines)
+{
+	return lappend(lines, psprintf("  state: rows let through, at most " INT64_FORMAT, op->limit));
+}
+
+const SxOperatorRoutine sx_limit_routine = {
+	.name = "limit",
+	.open = limit_open,
+	.state_operator = limit_state_operator,
+	.begin = limit_begin,
+	.receive = limit_receive,
+	.finish = limit_finish,
+	.explain = limit_explain,
+};

@@ -1,0 +1,59 @@
+/*
+ * operator.h
+ *		What stands between two segments: takes rows, keeps state, gives rows.
+ *
+ * An operator is opened once. Per batch: begin, receive for each row of its
+ * segment, finish. Whatever it makes between begin and finish lies in the batch's
+ * memory context, so that an error needs no clean-up here.
+ */
+#ifndef SX_EXEC_OPERATOR_H
+#define SX_EXEC_OPERATOR_H
+
+#include "executor/tuptable.h"
+#include "utils/tuplestore.h"
+
+#include "exec/exec.h"
+#include "exec/pending.h"
+
+struct SxOperatorRoutine;
+
+/* Each kind embeds this first. */
+typedef struct SxOperator
+{
+	const struct SxOperatorRoutine *routine;
+	const SxPlanOperator *plan;
+	SxOutputMode mode;
+	SxState    *state;			/* NULL when only explained */
+
+	/* set by begin */
+	const SxExecBatch *batch;
+	SxOperatorProgress *progress;
+	Tuplestorestate *out;		/* rows of plan->output; ended by the caller */
+	int64		nout;
+} SxOperator;
+
+typedef struct SxOperatorRoutine
+{
+	const char *name;			/* for messages: "aggregate" */
+
+	/* In a transaction. Allocates in CurrentMemoryContext, for the query's life. */
+	SxOperator *(*open) (const SxPlanOperator *plan);
+
+	/* What the state must know; CurrentMemoryContext, for the state's life. */
+	void		(*state_operator) (const SxPlanOperator *plan, SxStateOperator *result);
+
+	void		(*begin) (SxOperator *op);
+	/* False: wants no more rows of this batch. The slot is the caller's. */
+	bool		(*receive) (SxOperator *op, TupleTableSlot *slot);
+	void		(*finish) (SxOperator *op);
+
+	/* Appends lines (char *) that say what is kept and when it goes. */
+	List	   *(*explain) (const SxPlan *plan, const SxPlanOperator *op, List *lines);
+} SxOperatorRoutine;
+
+extern const SxOperatorRoutine sx_aggregate_routine;
+extern const SxOperatorRoutine sx_limit_routine;
+
+extern const SxOperatorRoutine *sx_operator_routine(SxOperatorKind kind);
+
+#endif
