@@ -17,8 +17,6 @@ COMMENT ON SERVER streamx IS 'Server of the streams that have no outside server;
 GRANT USAGE ON FOREIGN SERVER streamx TO PUBLIC;
 
 -- The rows of INSERT-able streams: hidden tables that belong to the extension.
-CREATE SCHEMA streamx_data;
-COMMENT ON SCHEMA streamx_data IS 'Storage of the streams. Nobody needs rights here: rows are read and written through the streams.';
 
 CREATE TABLE streamx.stream (
 	stream regclass NOT NULL,

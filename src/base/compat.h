@@ -140,4 +140,21 @@
 	ExplainOnePlan((plan), NULL, (es), (text), NULL, (env), NULL, NULL)
 #endif
 
+/* 16: relfilenode became relfilenumber. */
+#if PG_VERSION_NUM < 160000
+#define RelationSetNewRelfilenumber(rel, persistence) \
+	RelationSetNewRelfilenode(rel, persistence)
+#endif
+
+/* An index that nobody but us uses: no checks, no notices. */
+#if PG_VERSION_NUM < 160000
+#define sx_define_index(relation, statement) \
+	DefineIndex(relation, statement, InvalidOid, InvalidOid, InvalidOid, \
+				false, false, false, false, true)
+#else
+#define sx_define_index(relation, statement) \
+	DefineIndex(relation, statement, InvalidOid, InvalidOid, InvalidOid, -1, \
+				false, false, false, false, true)
+#endif
+
 #endif

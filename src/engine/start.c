@@ -225,6 +225,7 @@ sx_engine_open_state(SxEngine *engine)
 			.lineage = engine->at->lineage,
 			.noperators = engine->noperators,
 			.operators = operators,
+			.batch_exists = sx_batch_record_exists,
 		};
 
 		engine->state = sx_state_open(&config);

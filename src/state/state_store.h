@@ -62,13 +62,20 @@ typedef struct SxStateConfig
 	int			batches_to_retain;
 	int64		batch;			/* last committed batch, -1: none: state starts empty */
 	pg_uuid_t	lineage;		/* of that batch */
-	int			noperators;
-	const SxStateOperator *operators;
+	int			noperators;		/* 0: no state; then nothing is read or written */
+	const SxStateOperator *operators;	/* copied */
+
+	/*
+	 * Is (incarnation, batch, lineage) in the catalog? A store is believed only
+	 * if its mark is: sx_batch_record_exists fits. NULL: never believed.
+	 */
+	bool		(*batch_exists) (int64 query_id, const pg_uuid_t *incarnation,
+								 int64 batch, const pg_uuid_t *lineage);
 } SxStateConfig;
 
 typedef struct SxState SxState;
 
-/* Called in key order of no particular meaning; must not write state. Return false to stop. */
+/* Called in key order of no particular meaning; must not call the state. Return false to stop. */
 typedef bool (*SxStateVisit) (void *arg, const SxStateKey *key, const SxStateValue *value);
 
 /* In a transaction. Makes (drops) the hidden relations of a query's changelog and table store. */
@@ -94,7 +101,11 @@ extern int64 sx_state_expire(SxState *state, uint16 op, int64 watermark);
 
 extern int64 sx_state_rows(SxState *state, uint16 op);
 
-/* In the batch's transaction; everything that can fail. Returns changelog bytes written. */
+/*
+ * In the batch's transaction; everything that can fail. Returns changelog bytes
+ * written. Call it for every batch, also one without changes: the log's last
+ * batch must be the catalog's, or the next open takes the log for damaged.
+ */
 extern int64 sx_state_prepare(SxState *state, int64 batch, const pg_uuid_t *lineage);
 
 /* After COMMIT, outside any transaction. Cannot fail. */

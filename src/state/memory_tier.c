@@ -1,0 +1,932 @@
+/*
+ * memory_tier.c
+ *		Hash tables of entries, with undo.
+ *
+ * Tables are open addressing with linear probing and deletion by shifting
+ * back.  A slot holds 32 bits of mixed hash and the entry's reference, so
+ * probing and growing touch no entry but the wanted one.  Tables grow by half:
+ * with 256 of them the load stays near two thirds on average.
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "utils/memutils.h"
+
+#include "state/memory_tier.h"
+
+typedef struct BucketByExpiry
+{
+	int64		expiry;
+	SxRef		ref;
+	char		status;
+} BucketByExpiry;
+
+#define SH_PREFIX sx_buckets
+#define SH_ELEMENT_TYPE BucketByExpiry
+#define SH_KEY_TYPE int64
+#define SH_KEY expiry
+#define SH_HASH_KEY(tb, key) murmurhash32((uint32) ((key) ^ ((uint64) (key) >> 32) * 31))
+#define SH_EQUAL(tb, a, b) ((a) == (b))
+#define SH_SCOPE static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+#define FIRST_SLOTS		16
+#define ARENA_BLOCK		(256 * 1024)
+
+static inline bool
+too_full(const SxTierTable *table, uint64 used)
+{
+	return used * 4 > (uint64) table->nslots * 3;
+}
+
+/* The earliest expiry is the root: a min-heap turns the sign. */
+static int
+compare_buckets(const pairingheap_node *a, const pairingheap_node *b, void *arg)
+{
+	int64		left = pairingheap_const_container(SxBucket, node, a)->expiry;
+	int64		right = pairingheap_const_container(SxBucket, node, b)->expiry;
+
+	return left < right ? 1 : (left > right ? -1 : 0);
+}
+
+void
+sx_tier_init(SxTier *tier, MemoryContext context, int noperators,
+			 const SxStateOperator *operators)
+{
+	int			i;
+
+	memset(tier, 0, sizeof(*tier));
+	tier->context = context;
+	sx_entry_memory_init(&tier->memory, context);
+	tier->arena = AllocSetContextCreate(context, "streamx state undo",
+										ALLOCSET_DEFAULT_SIZES);
+	tier->noperators = noperators;
+	tier->operators = MemoryContextAllocZero(context,
+											 Max(noperators, 1) * sizeof(SxTierOperator));
+	for (i = 0; i < noperators; i++)
+		tier->max_id = Max(tier->max_id, operators[i].id);
+	tier->by_id = MemoryContextAllocZero(context, tier->max_id + 1);
+	if (noperators > 254)
+		elog(ERROR, "state: too many operators");
+	for (i = 0; i < noperators; i++)
+	{
+		SxTierOperator *op = &tier->operators[i];
+
+		op->def = operators[i];
+		op->typical_vlen = 8;
+		op->heap.ph_compare = compare_buckets;
+		op->buckets = sx_buckets_create(context, 16, NULL);
+		sx_cold_init(&op->cold, context);
+		tier->by_id[operators[i].id] = i + 1;
+	}
+}
+
+SxTierOperator *
+sx_tier_operator(SxTier *tier, uint16 id)
+{
+	if (id > tier->max_id || tier->by_id[id] == 0)
+		elog(ERROR, "state: unknown operator %u", id);
+	return &tier->operators[tier->by_id[id] - 1];
+}
+
+void
+sx_tier_clear(SxTier *tier)
+{
+	int			i;
+
+	for (i = 0; i < SX_KEY_GROUPS; i++)
+	{
+		SxTierTable *table = &tier->tables[i];
+		uint32		at;
+
+		/* an entry's large pieces are its own */
+		for (at = 0; at < table->nslots; at++)
+			while (at < table->nslots && table->slots[at].ref != SX_REF_NONE)
+				sx_tier_drop(tier, table->slots[at].ref);
+	}
+	for (i = 0; i < tier->noperators; i++)
+	{
+		tier->operators[i].rows = 0;
+		sx_cold_clear(&tier->operators[i].cold);
+	}
+	tier->nchanges = 0;
+}
+
+/* ---------- tables ---------- */
+
+static void
+table_insert(SxTierTable *table, uint32 tag, SxRef ref)
+{
+	uint32		at = sx_tier_home(table, tag);
+
+	while (table->slots[at].ref != SX_REF_NONE)
+		if (++at == table->nslots)
+			at = 0;
+	table->slots[at].tag = tag;
+	table->slots[at].ref = ref;
+}
+
+static void
+table_resize(SxTier *tier, SxTierTable *table, uint64 nslots)
+{
+	SxTierTable grown;
+	uint32		i;
+
+	if (nslots > PG_UINT32_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many state keys in one key group")));
+	grown.nslots = (uint32) nslots;
+	grown.used = table->used;
+	grown.slots = MemoryContextAllocExtended(tier->context,
+											 nslots * sizeof(SxTierSlot),
+											 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	for (i = 0; i < table->nslots; i++)
+		if (table->slots[i].ref != SX_REF_NONE)
+			table_insert(&grown, table->slots[i].tag, table->slots[i].ref);
+	tier->table_bytes += grown.nslots * sizeof(SxTierSlot);
+	tier->table_bytes -= table->nslots * sizeof(SxTierSlot);
+	if (table->slots)
+		pfree(table->slots);
+	*table = grown;
+}
+
+static inline void
+table_make_room(SxTier *tier, SxTierTable *table)
+{
+	if (table->nslots == 0)
+		table_resize(tier, table, FIRST_SLOTS);
+	else if (too_full(table, (uint64) table->used + 1))
+		table_resize(tier, table, (uint64) table->nslots + table->nslots / 2);
+}
+
+void
+sx_tier_reserve(SxTier *tier, uint16 group, uint32 n)
+{
+	SxTierTable *table = &tier->tables[group];
+	uint64		wanted = (uint64) table->used + n;
+
+	if (table->nslots == 0 || too_full(table, wanted))
+		table_resize(tier, table, Max(wanted * 3 / 2, FIRST_SLOTS));
+}
+
+/* Removes the reference and closes the gap. */
+static void
+table_remove(SxTierTable *table, uint32 tag, SxRef ref)
+{
+	SxTierSlot *slots = table->slots;
+	uint32		hole = sx_tier_home(table, tag);
+	uint32		next;
+
+	while (slots[hole].ref != ref)
+	{
+		Assert(slots[hole].ref != SX_REF_NONE);
+		if (++hole == table->nslots)
+			hole = 0;
+	}
+	next = hole;
+	for (;;)
+	{
+		uint32		home;
+
+		if (++next == table->nslots)
+			next = 0;
+		if (slots[next].ref == SX_REF_NONE)
+			break;
+		home = sx_tier_home(table, slots[next].tag);
+		/* may it move back: is its home not in (hole, next], cyclically? */
+		if (hole <= next ? (hole < home && home <= next) : (hole < home || home <= next))
+			continue;
+		slots[hole] = slots[next];
+		hole = next;
+	}
+	slots[hole].ref = SX_REF_NONE;
+	table->used--;
+}
+
+/* Gives memory back when a spill or an expiry has emptied a table. */
+static void
+table_shrink(SxTier *tier, SxTierTable *table)
+{
+	if (table->used == 0 && table->nslots > 4 * FIRST_SLOTS)
+	{
+		tier->table_bytes -= table->nslots * sizeof(SxTierSlot);
+		pfree(table->slots);
+		memset(table, 0, sizeof(*table));
+	}
+}
+
+/* ---------- buckets ---------- */
+
+static inline SxBucket *
+bucket_pointer(const SxTier *tier, SxRef ref)
+{
+	return (SxBucket *) sx_entry_pointer(&tier->memory, ref);
+}
+
+static SxBucket *
+bucket_get(SxTier *tier, SxTierOperator *op, int64 expiry)
+{
+	BucketByExpiry *element;
+	SxBucket   *bucket;
+	SxRef		ref;
+	bool		found;
+
+	if (op->last_bucket != NULL && op->last_bucket->expiry == expiry)
+		return op->last_bucket;
+	element = sx_buckets_lookup(op->buckets, expiry);
+	if (element != NULL)
+		return op->last_bucket = bucket_pointer(tier, element->ref);
+	ref = sx_entry_alloc(&tier->memory, sizeof(SxBucket));
+	bucket = bucket_pointer(tier, ref);
+	memset(bucket, 0, sizeof(*bucket));
+	bucket->op = op;
+	bucket->expiry = expiry;
+	bucket->self = ref;
+	element = sx_buckets_insert(op->buckets, expiry, &found);
+	element->ref = ref;
+	pairingheap_add(&op->heap, &bucket->node);
+	return op->last_bucket = bucket;
+}
+
+/* The bucket can't be found any more; its entries still know it. */
+static void
+bucket_detach(SxTierOperator *op, SxBucket *bucket)
+{
+	if (op->last_bucket == bucket)
+		op->last_bucket = NULL;
+	sx_buckets_delete(op->buckets, bucket->expiry);
+	pairingheap_remove(&op->heap, &bucket->node);
+}
+
+static void
+bucket_unlink(SxTier *tier, SxBucket *bucket, SxEntry *entry)
+{
+	if (entry->prev != SX_REF_NONE)
+		sx_tier_entry(tier, entry->prev)->next = entry->next;
+	else
+		bucket->head = entry->next;
+	if (entry->next != SX_REF_NONE)
+		sx_tier_entry(tier, entry->next)->prev = entry->prev;
+	bucket->count--;
+	if (bucket->count == 0 && !bucket->expired)
+	{
+		bucket_detach(bucket->op, bucket);
+		sx_entry_free(&tier->memory, bucket->self);
+	}
+}
+
+/* ---------- entries ---------- */
+
+static inline char *
+value_out(SxEntry *entry)
+{
+	char	   *piece;
+
+	memcpy(&piece, sx_entry_value_place(entry), sizeof(char *));
+	return piece;
+}
+
+static inline void
+set_value_out(SxEntry *entry, char *piece)
+{
+	memcpy(sx_entry_value_place(entry), &piece, sizeof(char *));
+}
+
+static inline Size
+value_room(SxEntry *entry)
+{
+	return sx_entry_class_size(entry->class) - offsetof(SxEntry, data) -
+		((entry->flags & SX_ENTRY_KEY_OUT) ? sizeof(char *) : entry->klen);
+}
+
+static void
+free_value_out(SxTier *tier, SxEntry *entry)
+{
+	if (entry->flags & SX_ENTRY_VALUE_OUT)
+	{
+		sx_large_free(&tier->memory, value_out(entry));
+		entry->flags &= ~SX_ENTRY_VALUE_OUT;
+		entry->vlen = 0;
+	}
+}
+
+static inline bool
+same_key(SxTierOperator *op, const SxEntry *entry, const SxStateKey *key)
+{
+	const char *bytes = sx_entry_key(entry);
+
+	if (entry->klen == key->len && memcmp(bytes, key->bytes, key->len) == 0)
+		return true;
+	return op->def.equal != NULL &&
+		op->def.equal(op->def.equal_arg, bytes, entry->klen, key->bytes, key->len);
+}
+
+SxRef
+sx_tier_find(SxTier *tier, SxTierOperator *op, const SxStateKey *key,
+			 uint32 tag, SxRef *mate)
+{
+	SxTierTable *table = &tier->tables[key->group];
+	uint32		at;
+
+	*mate = SX_REF_NONE;
+	if (table->nslots == 0)
+		return SX_REF_NONE;
+	at = sx_tier_home(table, tag);
+	while (table->slots[at].ref != SX_REF_NONE)
+	{
+		if (table->slots[at].tag == tag)
+		{
+			SxEntry    *entry = sx_tier_entry(tier, table->slots[at].ref);
+
+			if (entry->hash == key->hash)
+			{
+				SxBucket   *bucket = sx_tier_bucket(tier, entry);
+
+				if (bucket->op == op && bucket->expiry == key->expiry && !bucket->expired)
+				{
+					if (same_key(op, entry, key))
+						return table->slots[at].ref;
+					*mate = table->slots[at].ref;
+				}
+			}
+		}
+		if (++at == table->nslots)
+			at = 0;
+	}
+	return SX_REF_NONE;
+}
+
+SxRef
+sx_tier_find_cell(SxTier *tier, SxTierOperator *op, uint16 group, int64 expiry, uint64 hash)
+{
+	SxTierTable *table = &tier->tables[group];
+	uint32		tag = sx_tier_tag(op->def.id, expiry, hash);
+	uint32		at;
+
+	if (table->nslots == 0)
+		return SX_REF_NONE;
+	at = sx_tier_home(table, tag);
+	while (table->slots[at].ref != SX_REF_NONE)
+	{
+		if (table->slots[at].tag == tag)
+		{
+			SxEntry    *entry = sx_tier_entry(tier, table->slots[at].ref);
+			SxBucket   *bucket = sx_tier_bucket(tier, entry);
+
+			if (entry->hash == hash && bucket->op == op && bucket->expiry == expiry &&
+				!bucket->expired)
+				return table->slots[at].ref;
+		}
+		if (++at == table->nslots)
+			at = 0;
+	}
+	return SX_REF_NONE;
+}
+
+SxRef
+sx_tier_create(SxTier *tier, SxTierOperator *op, const SxStateKey *key,
+			   uint32 tag, uint32 vlen)
+{
+	SxTierTable *table = &tier->tables[key->group];
+	Size		fixed = offsetof(SxEntry, data);
+	bool		key_is_out = key->len > SX_PIECE_MAX / 2;
+	Size		kroom = key_is_out ? sizeof(char *) : key->len;
+	Size		vroom = Max(vlen, sizeof(char *));
+	char	   *key_out = NULL;
+	SxBucket   *bucket;
+	SxEntry    *entry;
+	SxRef		ref;
+
+	if (fixed + kroom + vroom > SX_PIECE_MAX)
+		vroom = sizeof(char *);
+	table_make_room(tier, table);
+	bucket = bucket_get(tier, op, key->expiry);
+	if (key_is_out)
+		key_out = sx_large_alloc(&tier->memory, key->len);
+	ref = sx_entry_alloc(&tier->memory, fixed + kroom + vroom);
+
+	/* nothing fails from here */
+	entry = sx_tier_entry(tier, ref);
+	entry->hash = key->hash;
+	entry->bucket = bucket->self;
+	entry->klen = key->len;
+	entry->vlen = 0;
+	entry->group = key->group;
+	entry->class = sx_entry_class(fixed + kroom + vroom);
+	entry->flags = SX_ENTRY_DEAD;
+	if (key_is_out)
+	{
+		entry->flags |= SX_ENTRY_KEY_OUT;
+		memcpy(key_out, key->bytes, key->len);
+		memcpy(entry->data, &key_out, sizeof(char *));
+	}
+	else
+		memcpy(entry->data, key->bytes, key->len);
+	entry->prev = SX_REF_NONE;
+	entry->next = bucket->head;
+	if (bucket->head != SX_REF_NONE)
+		sx_tier_entry(tier, bucket->head)->prev = ref;
+	bucket->head = ref;
+	bucket->count++;
+	table_insert(table, tag, ref);
+	table->used++;
+	tier->entries++;
+	return ref;
+}
+
+static void
+free_entry(SxTier *tier, SxEntry *entry, SxRef ref)
+{
+	free_value_out(tier, entry);
+	if (entry->flags & SX_ENTRY_KEY_OUT)
+		sx_large_free(&tier->memory, *(char **) entry->data);
+	sx_entry_free(&tier->memory, ref);
+	tier->entries--;
+}
+
+void
+sx_tier_drop(SxTier *tier, SxRef ref)
+{
+	SxEntry    *entry = sx_tier_entry(tier, ref);
+	SxBucket   *bucket = sx_tier_bucket(tier, entry);
+	SxTierTable *table = &tier->tables[entry->group];
+
+	if (!(entry->flags & SX_ENTRY_DEAD))
+		bucket->live--;
+	table_remove(table, sx_tier_tag(bucket->op->def.id, bucket->expiry, entry->hash), ref);
+	table_shrink(tier, table);
+	bucket_unlink(tier, bucket, entry);
+	free_entry(tier, entry, ref);
+}
+
+void
+sx_tier_load(SxTier *tier, SxRef ref, const char *bytes, uint32 len)
+{
+	SxEntry    *entry = sx_tier_entry(tier, ref);
+
+	if (len <= value_room(entry) && !(entry->flags & SX_ENTRY_VALUE_OUT))
+		memcpy(sx_entry_value_place(entry), bytes, len);
+	else if ((entry->flags & SX_ENTRY_VALUE_OUT) && len <= sx_large_room(value_out(entry)))
+		memcpy(value_out(entry), bytes, len);
+	else
+	{
+		char	   *piece = sx_large_alloc(&tier->memory, len);
+
+		memcpy(piece, bytes, len);
+		free_value_out(tier, entry);
+		set_value_out(entry, piece);
+		entry->flags |= SX_ENTRY_VALUE_OUT;
+	}
+	entry->vlen = len;
+	if (entry->flags & SX_ENTRY_DEAD)
+	{
+		entry->flags &= ~SX_ENTRY_DEAD;
+		sx_tier_bucket(tier, entry)->live++;
+	}
+}
+
+/* ---------- changes of a batch ---------- */
+
+static char *
+arena_alloc(SxTier *tier, Size size)
+{
+	char	   *place;
+
+	size = MAXALIGN(size);
+	if (size > tier->arena_left)
+	{
+		Size		block = Max(ARENA_BLOCK, size);
+
+		tier->arena_free = MemoryContextAllocHuge(tier->arena, block);
+		tier->arena_left = block;
+	}
+	place = tier->arena_free;
+	tier->arena_free += size;
+	tier->arena_left -= size;
+	return place;
+}
+
+/* One more element in a list that starts empty. */
+static void *
+list_room(MemoryContext context, void *list, uint32 n, uint32 *allocated, Size size)
+{
+	if (n < *allocated)
+		return list;
+	if (list == NULL)
+	{
+		*allocated = 256;
+		return MemoryContextAlloc(context, *allocated * size);
+	}
+	list = repalloc_huge(list, (Size) *allocated * 2 * size);
+	*allocated *= 2;
+	return list;
+}
+
+static void
+undo_room(SxTier *tier)
+{
+	tier->undo = list_room(tier->context, tier->undo, tier->nundo,
+						   &tier->undo_allocated, sizeof(SxUndo));
+	tier->changes = list_room(tier->context, tier->changes, tier->nchanges,
+							  &tier->changes_allocated, sizeof(SxRef));
+}
+
+/*
+ * Saves what abort puts back.  A large value moves into the undo list whole;
+ * the caller must give the entry another one.
+ */
+static void
+touch(SxTier *tier, SxEntry *entry, SxRef ref)
+{
+	SxUndo	   *undo;
+	char	   *saved = NULL;
+
+	undo_room(tier);
+	if (!(entry->flags & (SX_ENTRY_DEAD | SX_ENTRY_VALUE_OUT)) && entry->vlen > 0)
+	{
+		saved = arena_alloc(tier, entry->vlen);
+		memcpy(saved, sx_entry_value_place(entry), entry->vlen);
+	}
+	undo = &tier->undo[tier->nundo++];
+	undo->ref = ref;
+	undo->vlen = entry->vlen;
+	undo->flags = entry->flags;
+	undo->created = false;
+	if (entry->flags & SX_ENTRY_VALUE_OUT)
+	{
+		saved = value_out(entry);
+		entry->flags &= ~SX_ENTRY_VALUE_OUT;
+	}
+	undo->saved = saved;
+	entry->flags |= SX_ENTRY_TOUCHED | SX_ENTRY_USED;
+}
+
+static void
+note_change(SxTier *tier, SxEntry *entry, SxRef ref)
+{
+	entry->flags |= SX_ENTRY_DIRTY;
+	if (entry->flags & SX_ENTRY_CHANGED)
+		return;
+	entry->flags |= SX_ENTRY_CHANGED;
+	tier->changes[tier->nchanges++] = ref;
+}
+
+static void
+count_live(SxTier *tier, SxEntry *entry, int by)
+{
+	SxBucket   *bucket = sx_tier_bucket(tier, entry);
+
+	bucket->live += by;
+	if (!bucket->expired)
+		bucket->op->rows += by;
+}
+
+SxRef
+sx_tier_create_pending(SxTier *tier, SxTierOperator *op, const SxStateKey *key,
+					   uint32 tag, uint32 vlen, SxRef mate)
+{
+	SxRef		ref;
+	SxEntry    *entry;
+	SxUndo	   *undo;
+
+	undo_room(tier);
+	ref = sx_tier_create(tier, op, key, tag, vlen);
+	entry = sx_tier_entry(tier, ref);
+	entry->flags |= SX_ENTRY_TOUCHED;
+	if (mate != SX_REF_NONE)
+		entry->flags |= sx_tier_entry(tier, mate)->flags & SX_ENTRY_IN_STORE;
+	undo = &tier->undo[tier->nundo++];
+	undo->ref = ref;
+	undo->saved = NULL;
+	undo->vlen = 0;
+	undo->flags = SX_ENTRY_DEAD;
+	undo->created = true;
+	return ref;
+}
+
+void
+sx_tier_put(SxTier *tier, SxRef ref, const char *bytes, uint32 len)
+{
+	SxEntry    *entry = sx_tier_entry(tier, ref);
+	Size		room = value_room(entry);
+	char	   *piece = NULL;
+
+	undo_room(tier);
+	/* the bytes may be the entry's old value: copied before that is freed */
+	if (len > room)
+	{
+		if ((entry->flags & SX_ENTRY_TOUCHED) && (entry->flags & SX_ENTRY_VALUE_OUT) &&
+			len <= sx_large_room(value_out(entry)))
+			memmove(value_out(entry), bytes, len);
+		else
+		{
+			piece = sx_large_alloc(&tier->memory, len);
+			memcpy(piece, bytes, len);
+		}
+	}
+	if (!(entry->flags & SX_ENTRY_TOUCHED))
+		touch(tier, entry, ref);
+	if (len <= room)
+	{
+		if (entry->flags & SX_ENTRY_VALUE_OUT)
+		{
+			char	   *old = value_out(entry);
+
+			entry->flags &= ~SX_ENTRY_VALUE_OUT;
+			memcpy(sx_entry_value_place(entry), bytes, len);
+			sx_large_free(&tier->memory, old);
+		}
+		else
+			memmove(sx_entry_value_place(entry), bytes, len);
+	}
+	else if (piece != NULL)
+	{
+		free_value_out(tier, entry);
+		set_value_out(entry, piece);
+		entry->flags |= SX_ENTRY_VALUE_OUT;
+	}
+	entry->vlen = len;
+	if (entry->flags & SX_ENTRY_DEAD)
+	{
+		entry->flags &= ~SX_ENTRY_DEAD;
+		count_live(tier, entry, 1);
+	}
+	note_change(tier, entry, ref);
+}
+
+void
+sx_tier_remove(SxTier *tier, SxRef ref)
+{
+	SxEntry    *entry = sx_tier_entry(tier, ref);
+
+	if (entry->flags & SX_ENTRY_DEAD)
+		return;
+	undo_room(tier);
+	if (!(entry->flags & SX_ENTRY_TOUCHED))
+		touch(tier, entry, ref);
+	free_value_out(tier, entry);
+	entry->vlen = 0;
+	entry->flags |= SX_ENTRY_DEAD;
+	count_live(tier, entry, -1);
+	note_change(tier, entry, ref);
+}
+
+/* ---------- expiry ---------- */
+
+int64
+sx_tier_expire(SxTier *tier, SxTierOperator *op, int64 watermark)
+{
+	int64		dropped = 0;
+
+	while (!pairingheap_is_empty(&op->heap))
+	{
+		SxBucket   *bucket = pairingheap_container(SxBucket, node,
+												   pairingheap_first(&op->heap));
+
+		if (bucket->expiry > watermark || bucket->expiry == SX_STATE_NEVER)
+			break;
+		bucket_detach(op, bucket);
+		bucket->expired = true;
+		bucket->next_expired = op->expired;
+		op->expired = bucket->self;
+		dropped += bucket->live;
+	}
+	op->rows -= dropped;
+	return dropped;
+}
+
+static void
+free_expired(SxTier *tier, SxTierOperator *op)
+{
+	while (op->expired != SX_REF_NONE)
+	{
+		SxBucket   *bucket = bucket_pointer(tier, op->expired);
+		SxRef		ref = bucket->head;
+
+		while (ref != SX_REF_NONE)
+		{
+			SxEntry    *entry = sx_tier_entry(tier, ref);
+			SxTierTable *table = &tier->tables[entry->group];
+			SxRef		next = entry->next;
+
+			table_remove(table, sx_tier_tag(op->def.id, bucket->expiry, entry->hash), ref);
+			table_shrink(tier, table);
+			free_entry(tier, entry, ref);
+			ref = next;
+		}
+		op->expired = bucket->next_expired;
+		sx_entry_free(&tier->memory, bucket->self);
+	}
+}
+
+/*
+ * A bucket of the same expiry that was made later held only entries of this
+ * batch, which are gone by now.
+ */
+static void
+restore_expired(SxTier *tier, SxTierOperator *op)
+{
+	while (op->expired != SX_REF_NONE)
+	{
+		SxBucket   *bucket = bucket_pointer(tier, op->expired);
+		BucketByExpiry *later = sx_buckets_lookup(op->buckets, bucket->expiry);
+		bool		found;
+
+		if (later != NULL)
+		{
+			SxBucket   *empty = bucket_pointer(tier, later->ref);
+
+			Assert(empty->count == 0);	/* an allocation failed after it */
+			bucket_detach(op, empty);
+			sx_entry_free(&tier->memory, empty->self);
+		}
+		op->expired = bucket->next_expired;
+		bucket->expired = false;
+		if (bucket->count == 0)
+		{
+			sx_entry_free(&tier->memory, bucket->self);
+			continue;
+		}
+		sx_buckets_insert(op->buckets, bucket->expiry, &found)->ref = bucket->self;
+		Assert(!found);
+		pairingheap_add(&op->heap, &bucket->node);
+		op->rows += bucket->live;
+	}
+}
+
+/* ---------- commit, abort ---------- */
+
+static void
+forget_batch(SxTier *tier)
+{
+	tier->nundo = 0;
+	tier->nchanges = 0;
+	tier->arena_free = NULL;
+	tier->arena_left = 0;
+	MemoryContextReset(tier->arena);
+	/* a batch far above the usual must not keep its lists */
+	if (tier->undo_allocated > 1024 * 1024)
+	{
+		pfree(tier->undo);
+		tier->undo = NULL;
+		tier->undo_allocated = 0;
+	}
+	if (tier->changes_allocated > 1024 * 1024)
+	{
+		pfree(tier->changes);
+		tier->changes = NULL;
+		tier->changes_allocated = 0;
+	}
+}
+
+void
+sx_tier_commit(SxTier *tier)
+{
+	uint32		i;
+
+	for (i = 0; i < tier->nundo; i++)
+	{
+		SxUndo	   *undo = &tier->undo[i];
+		SxEntry    *entry = sx_tier_entry(tier, undo->ref);
+
+		if (i + 8 < tier->nundo)
+			__builtin_prefetch(sx_tier_entry(tier, tier->undo[i + 8].ref));
+		if (undo->flags & SX_ENTRY_VALUE_OUT)
+			sx_large_free(&tier->memory, undo->saved);
+		entry->flags &= ~(SX_ENTRY_TOUCHED | SX_ENTRY_CHANGED);
+		if ((entry->flags & (SX_ENTRY_DEAD | SX_ENTRY_IN_STORE)) == SX_ENTRY_DEAD)
+			sx_tier_drop(tier, undo->ref);
+	}
+	for (i = 0; i < tier->noperators; i++)
+	{
+		free_expired(tier, &tier->operators[i]);
+		sx_cold_commit(&tier->operators[i].cold);
+	}
+	forget_batch(tier);
+}
+
+static void
+undo_change(SxTier *tier, SxUndo *undo)
+{
+	SxEntry    *entry = sx_tier_entry(tier, undo->ref);
+	bool		was_dead = (undo->flags & SX_ENTRY_DEAD) != 0;
+
+	if (was_dead != ((entry->flags & SX_ENTRY_DEAD) != 0))
+		count_live(tier, entry, was_dead ? -1 : 1);
+	free_value_out(tier, entry);
+	entry->flags = (undo->flags & ~(SX_ENTRY_TOUCHED | SX_ENTRY_CHANGED)) |
+		(entry->flags & SX_ENTRY_IN_STORE);
+	entry->vlen = undo->vlen;
+	if (undo->flags & SX_ENTRY_VALUE_OUT)
+		set_value_out(entry, undo->saved);
+	else if (undo->saved != NULL)
+		memcpy(sx_entry_value_place(entry), undo->saved, undo->vlen);
+	if (undo->created)
+		sx_tier_drop(tier, undo->ref);
+}
+
+void
+sx_tier_abort(SxTier *tier)
+{
+	uint32		i;
+
+	/* the last first: a created entry is dropped when nothing else needs it */
+	for (i = tier->nundo; i-- > 0;)
+		undo_change(tier, &tier->undo[i]);
+	for (i = 0; i < tier->noperators; i++)
+	{
+		restore_expired(tier, &tier->operators[i]);
+		sx_cold_abort(&tier->operators[i].cold);
+	}
+	forget_batch(tier);
+}
+
+/* ---------- reading ---------- */
+
+static bool
+visit_bucket(SxTier *tier, SxBucket *bucket, SxStateVisit visit, void *arg)
+{
+	SxRef		ref = bucket->head;
+
+	while (ref != SX_REF_NONE)
+	{
+		SxEntry    *entry = sx_tier_entry(tier, ref);
+
+		ref = entry->next;
+		if (ref != SX_REF_NONE)
+			__builtin_prefetch(sx_tier_entry(tier, ref));
+		if (!(entry->flags & SX_ENTRY_DEAD))
+		{
+			SxStateKey	key;
+			SxStateValue value;
+
+			key.op = bucket->op->def.id;
+			key.group = entry->group;
+			key.hash = entry->hash;
+			key.expiry = bucket->expiry;
+			key.bytes = sx_entry_key(entry);
+			key.len = entry->klen;
+			value.bytes = sx_entry_value(entry);
+			value.len = entry->vlen;
+			if (!visit(arg, &key, &value))
+				return false;
+		}
+	}
+	return true;
+}
+
+/*
+ * Walks the part of the heap that is not later than max_expiry: below a later
+ * bucket there are only later ones.
+ */
+bool
+sx_tier_scan(SxTier *tier, SxTierOperator *op, int64 max_expiry,
+			 SxStateVisit visit, void *arg)
+{
+	int			allocated = 64;
+	int			depth = 0;
+	pairingheap_node **stack;
+	bool		go_on = true;
+
+	if (pairingheap_is_empty(&op->heap))
+		return true;
+	stack = palloc(allocated * sizeof(*stack));
+	stack[depth++] = pairingheap_first(&op->heap);
+	while (depth > 0 && go_on)
+	{
+		pairingheap_node *node = stack[--depth];
+		SxBucket   *bucket = pairingheap_container(SxBucket, node, node);
+
+		if (depth + 2 > allocated)
+		{
+			allocated *= 2;
+			stack = repalloc_huge(stack, allocated * sizeof(*stack));
+		}
+		if (node->next_sibling != NULL)
+			stack[depth++] = node->next_sibling;
+		if (bucket->expiry > max_expiry)
+			continue;
+		if (node->first_child != NULL)
+			stack[depth++] = node->first_child;
+		go_on = visit_bucket(tier, bucket, visit, arg);
+	}
+	pfree(stack);
+	return go_on;
+}
+
+Size
+sx_tier_bytes(const SxTier *tier)
+{
+	return tier->memory.bytes + tier->table_bytes;
+}
+
+Size
+sx_tier_pending_bytes(const SxTier *tier)
+{
+	return MemoryContextMemAllocated(tier->arena, false) +
+		tier->undo_allocated * sizeof(SxUndo) +
+		tier->changes_allocated * sizeof(SxRef);
+}

@@ -1,0 +1,525 @@
+/*
+ * recovery.c
+ *		Opens the state: trusts the store, or rebuilds from the log.
+ *
+ *	the store has a mark that the catalog knows:
+ *		take over what the mark says
+ *		apply the log's batches after it (none after a clean stop)
+ *	else:
+ *		survey: read every section since each part's last complete generation,
+ *			check that none is missing, note each group's newest snapshot
+ *		nothing was changed so far; now drop the store's content
+ *		for each part, for each band of groups that fits into half the memory:
+ *			read again: newest snapshot of each group, then the changes after it
+ *			if memory is short: spill all, as one sorted run
+ *
+ * Bands make the rebuild of a state far larger than memory one sorted write per
+ * key, without a read from the store.  What has expired is never loaded: the
+ * newest section carries each operator's last watermark, and a record of an
+ * earlier batch with an expiry not after it is skipped.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "base/crash_point.h"
+#include "base/errors.h"
+#include "state/state.h"
+
+#define ENTRY_OVERHEAD		48	/* an entry in memory against its record in the log */
+
+typedef struct Survey
+{
+	int			base[SX_LOG_PARTS];	/* index of the generation to begin with */
+	int64		first_previous[SX_LOG_PARTS];	/* last section before what was read */
+	int64		last[SX_LOG_PARTS];	/* last section read, -1: none */
+	bool		has_section[SX_LOG_PARTS];
+
+	/* per group, from its newest snapshot on */
+	int			snapshot_at[SX_KEY_GROUPS];	/* number of the section in its part; -1: none */
+	SxGroupSize sizes[SX_KEY_GROUPS];
+
+	/* the section of the newest batch */
+	bool		has_newest;
+	SxSectionHeader newest;
+	MemoryContext context;		/* of newest.expiries */
+} Survey;
+
+static void
+damaged_section(SxState *state, const SxSectionHeader *header, const char *why)
+{
+	sx_log_damaged(&state->log,
+				   psprintf("The %s of batch " INT64_FORMAT ", part %d, key group %d %s.",
+							header->kind == SX_SECTION_SNAPSHOT ? "snapshot" : "section of changes",
+							header->batch, header->part, header->group, why));
+}
+
+/* ---------- survey ---------- */
+
+static int
+base_generation(SxState *state, int part)
+{
+	SxLogPart  *p = &state->log.parts[part];
+	int			i;
+
+	for (i = p->ngenerations - 1; i >= 0; i--)
+		if (p->generations[i].complete_batch != SX_INCOMPLETE)
+			return i;
+	sx_log_damaged(&state->log, psprintf("Part %d has no complete generation.", part));
+	return 0;
+}
+
+static void
+note_newest(Survey *survey, const SxSectionHeader *header)
+{
+	if (survey->has_newest && survey->newest.batch >= header->batch)
+		return;
+	if (survey->has_newest)
+		pfree(survey->newest.expiries);
+	survey->newest = *header;
+	survey->newest.expiries =
+		MemoryContextAlloc(survey->context, (header->nexpiries + 1) * sizeof(SxLogExpiry));
+	memcpy(survey->newest.expiries, header->expiries,
+		   header->nexpiries * sizeof(SxLogExpiry));
+	survey->has_newest = true;
+}
+
+static void
+survey_changes(SxState *state, Survey *survey, const SxSectionHeader *header)
+{
+	int			part = header->part;
+	int64		previous = header->previous[part];
+
+	if (!survey->has_section[part])
+	{
+		survey->has_section[part] = true;
+		survey->first_previous[part] = previous;
+		if (previous >= state->log.parts[part].generations[survey->base[part]].first_batch)
+			damaged_section(state, header,
+							psprintf("follows batch " INT64_FORMAT ", which is missing", previous));
+	}
+	else if (previous != survey->last[part])
+		damaged_section(state, header,
+						psprintf("follows batch " INT64_FORMAT ", but batch " INT64_FORMAT " stands before it",
+								 previous, survey->last[part]));
+	survey->last[part] = header->batch;
+	note_newest(survey, header);
+}
+
+static void
+survey_section(SxState *state, Survey *survey, SxSectionReader *reader,
+			   SxSectionHeader *header, SxGeneration *generation,
+			   const char *bytes, Size len, int number)
+{
+	const char *why = NULL;
+	SxGroupSize *sizes = survey->sizes;
+
+	if (!sx_section_open(reader, header, bytes, len, &why))
+		damaged_section(state, header, why);
+	if (header->kind == SX_SECTION_SNAPSHOT)
+	{
+		survey->snapshot_at[header->group] = number;
+		memset(&sizes[header->group], 0, sizeof(SxGroupSize));
+		generation->snapshot_bytes += len;
+		generation->snapshot_batch[header->group % SX_GROUPS_IN_PART] = header->batch;
+	}
+	else
+	{
+		survey_changes(state, survey, header);
+		generation->change_bytes += len;
+		generation->pending_bytes += len;
+	}
+	if (!sx_section_measure(reader, sizes))
+		damaged_section(state, header, "has a damaged directory");
+}
+
+static void
+survey_part(SxState *state, Survey *survey, SxSectionReader *reader, int part)
+{
+	SxLogPart  *p = &state->log.parts[part];
+	MemoryContext section_context = AllocSetContextCreate(CurrentMemoryContext,
+														  "streamx state section",
+														  ALLOCSET_DEFAULT_SIZES);
+	int			number = 0;
+	int			i;
+	int			group;
+
+	survey->base[part] = base_generation(state, part);
+	survey->last[part] = -1;
+	for (i = survey->base[part]; i < p->ngenerations; i++)
+	{
+		SxLogScan  *scan;
+		SxSectionHeader header;
+		const char *bytes;
+		Size		len;
+
+		sx_log_reset_counts(&p->generations[i]);
+		scan = sx_log_scan_begin(&state->log, part, i);
+		while (sx_log_scan_next(scan, &header, &bytes, &len))
+		{
+			MemoryContext oldcontext = MemoryContextSwitchTo(section_context);
+
+			CHECK_FOR_INTERRUPTS();
+			survey_section(state, survey, reader, &header, &p->generations[i],
+						   bytes, len, number++);
+			MemoryContextSwitchTo(oldcontext);
+			MemoryContextReset(section_context);
+		}
+		sx_log_scan_end(scan);
+	}
+	MemoryContextDelete(section_context);
+
+	/* only before batch 0 a group is empty without a snapshot that says so */
+	if (p->generations[survey->base[part]].complete_batch < 0)
+		return;
+	for (group = part * SX_GROUPS_IN_PART; group < (part + 1) * SX_GROUPS_IN_PART; group++)
+		if (survey->snapshot_at[group] < 0)
+			sx_log_damaged(&state->log,
+						   psprintf("Key group %d of part %d has no snapshot.", group, part));
+}
+
+/* Is the log's end the batch that the catalog has? */
+static void
+check_end(SxState *state, Survey *survey, int64 batch)
+{
+	int			part;
+
+	if (batch < 0 && !survey->has_newest)
+		return;
+	if (!survey->has_newest || survey->newest.batch != batch)
+		sx_log_damaged(&state->log,
+					   psprintf("The last batch is " INT64_FORMAT ", but the changelog ends with batch " INT64_FORMAT ".",
+								batch, survey->has_newest ? survey->newest.batch : INT64CONST(-1)));
+	for (part = 0; part < SX_LOG_PARTS; part++)
+	{
+		int64		expected = survey->newest.previous[part];
+		int64		found = survey->last[part];
+
+		if (survey->has_section[part] && found == batch)
+			continue;
+		if (!survey->has_section[part])
+		{
+			/* it may have no changes since its generation began */
+			SxLogPart  *p = &state->log.parts[part];
+
+			found = expected < p->generations[survey->base[part]].first_batch ? expected : -1;
+		}
+		if (found != expected)
+			sx_log_damaged(&state->log,
+						   psprintf("Changes of batch " INT64_FORMAT " in part %d are missing.",
+									expected, part));
+	}
+}
+
+static void
+take_end(SxState *state, Survey *survey, int64 batch)
+{
+	int			i;
+
+	if (!survey->has_newest)
+		return;
+	for (i = 0; i < SX_LOG_PARTS; i++)
+		state->committed.last_section[i] =
+			survey->has_section[i] ? survey->last[i] : survey->newest.previous[i];
+	for (i = 0; i < survey->newest.nexpiries; i++)
+	{
+		SxLogExpiry *expiry = &survey->newest.expiries[i];
+		SxTierOperator *op = sx_tier_operator(&state->tier, expiry->op);
+		SxExpiryMark *mark = &state->committed.expiries[op - state->tier.operators];
+
+		mark->set = true;
+		mark->watermark = expiry->watermark;
+		mark->batch = expiry->batch;
+	}
+}
+
+static void
+survey_log(SxState *state, Survey *survey, SxSectionReader *reader, int64 batch)
+{
+	int			i;
+
+	memset(survey, 0, sizeof(*survey));
+	survey->context = CurrentMemoryContext;
+	for (i = 0; i < SX_KEY_GROUPS; i++)
+		survey->snapshot_at[i] = -1;
+	for (i = 0; i < SX_LOG_PARTS; i++)
+	{
+		SxLogPart  *p = &state->log.parts[i];
+
+		survey_part(state, survey, reader, i);
+		if (p->generations[p->ngenerations - 1].complete_batch == SX_INCOMPLETE)
+			state->snapshot_part = i;
+	}
+	check_end(state, survey, batch);
+	take_end(state, survey, batch);
+}
+
+/* ---------- applying ---------- */
+
+/* Will a later expiry have dropped it? */
+static inline bool
+has_expired(SxState *state, SxTierOperator *op, int64 expiry, int64 batch)
+{
+	SxExpiryMark *mark = &state->committed.expiries[op - state->tier.operators];
+
+	return mark->set && expiry <= mark->watermark && batch < mark->batch;
+}
+
+/* During a rebuild: the cell is in memory or nowhere. */
+static void
+apply_record(SxState *state, const SxLogRecord *record)
+{
+	SxTier	   *tier = &state->tier;
+	const SxStateKey *key = &record->key;
+	SxTierOperator *op = sx_tier_operator(tier, key->op);
+	uint32		tag = sx_tier_tag(key->op, key->expiry, key->hash);
+	SxRef		mate;
+	SxRef		ref = sx_tier_find(tier, op, key, tag, &mate);
+
+	if (record->removed)
+	{
+		if (ref != SX_REF_NONE)
+		{
+			sx_tier_drop(tier, ref);
+			op->rows--;
+		}
+		return;
+	}
+	if (ref == SX_REF_NONE)
+	{
+		ref = sx_tier_create(tier, op, key, tag, record->value.len);
+		op->typical_vlen = record->value.len;
+		op->rows++;
+	}
+	sx_tier_load(tier, ref, record->value.bytes, record->value.len);
+	sx_tier_entry(tier, ref)->flags |= SX_ENTRY_DIRTY;
+}
+
+static void
+apply_section(SxState *state, SxSectionReader *reader, SxSectionHeader *header,
+			  const char *bytes, Size len, const bool *wanted)
+{
+	const char *why = NULL;
+	SxLogRecord record;
+
+	if (!sx_section_open(reader, header, bytes, len, &why))
+		damaged_section(state, header, why);
+	while (sx_section_next(reader, wanted, &record, &why))
+	{
+		SxTierOperator *op = sx_tier_operator(&state->tier, record.key.op);
+
+		if (!has_expired(state, op, record.key.expiry, header->batch))
+			apply_record(state, &record);
+	}
+	if (why != NULL)
+		damaged_section(state, header, why);
+}
+
+/* Loads the groups [from, to) of one part. */
+static void
+load_band(SxState *state, Survey *survey, SxSectionReader *reader, int part,
+		  int from, int to)
+{
+	SxLogPart  *p = &state->log.parts[part];
+	bool		wanted[SX_KEY_GROUPS] = {false};
+	MemoryContext section_context = AllocSetContextCreate(CurrentMemoryContext,
+														  "streamx state section",
+														  ALLOCSET_DEFAULT_SIZES);
+	int			number = 0;
+	int			group;
+	int			i;
+
+	for (group = from; group < to; group++)
+		wanted[group] = survey->snapshot_at[group] < 0;
+	for (i = survey->base[part]; i < p->ngenerations; i++)
+	{
+		SxLogScan  *scan = sx_log_scan_begin(&state->log, part, i);
+		SxSectionHeader header;
+		const char *bytes;
+		Size		len;
+
+		while (sx_log_scan_next(scan, &header, &bytes, &len))
+		{
+			MemoryContext oldcontext;
+			int			at = number++;
+
+			CHECK_FOR_INTERRUPTS();
+			if (header.kind == SX_SECTION_SNAPSHOT)
+			{
+				if (header.group < from || header.group >= to ||
+					survey->snapshot_at[header.group] != at)
+					continue;
+				wanted[header.group] = true;
+			}
+			oldcontext = MemoryContextSwitchTo(section_context);
+			apply_section(state, reader, &header, bytes, len, wanted);
+			MemoryContextSwitchTo(oldcontext);
+			MemoryContextReset(section_context);
+		}
+		sx_log_scan_end(scan);
+	}
+	MemoryContextDelete(section_context);
+}
+
+static void
+rebuild(SxState *state, Survey *survey, SxSectionReader *reader)
+{
+	Size		half = state->memory / 2;
+	int			part;
+
+	for (part = 0; part < SX_LOG_PARTS; part++)
+	{
+		int			end = (part + 1) * SX_GROUPS_IN_PART;
+		int			from = part * SX_GROUPS_IN_PART;
+
+		while (from < end)
+		{
+			Size		size = 0;
+			int			to = from;
+
+			while (to < end &&
+				   (to == from ||
+					size + survey->sizes[to].bytes + survey->sizes[to].records * ENTRY_OVERHEAD <= half))
+			{
+				size += survey->sizes[to].bytes + survey->sizes[to].records * ENTRY_OVERHEAD;
+				to++;
+			}
+			if (size > 0)
+			{
+				/* make room first: what is loaded last stays in memory */
+				if (sx_tier_bytes(&state->tier) > half / 2 &&
+					sx_tier_bytes(&state->tier) + size > sx_state_tier_limit(state))
+					sx_state_spill(state, 0);
+				load_band(state, survey, reader, part, from, to);
+			}
+			from = to;
+		}
+		SX_CRASH_POINT("rebuild");
+	}
+}
+
+/* ---------- trusting the store ---------- */
+
+/* Batches after the mark, on top of what the store holds: as if put by operators. */
+static void
+replay_section(SxState *state, SxSectionReader *reader, SxSectionHeader *header,
+			   const char *bytes, Size len)
+{
+	bool		wanted[SX_KEY_GROUPS];
+	const char *why = NULL;
+	SxLogRecord record;
+
+	memset(wanted, true, sizeof(wanted));
+	if (!sx_section_open(reader, header, bytes, len, &why))
+		damaged_section(state, header, why);
+	while (sx_section_next(reader, wanted, &record, &why))
+	{
+		SxTierOperator *op = sx_tier_operator(&state->tier, record.key.op);
+
+		if (has_expired(state, op, record.key.expiry, header->batch))
+			continue;
+		if (record.removed)
+			sx_state_remove(state, &record.key);
+		else
+			sx_state_put(state, &record.key, record.value.bytes, record.value.len);
+	}
+	if (why != NULL)
+		damaged_section(state, header, why);
+}
+
+static void
+replay_part(SxState *state, Survey *survey, SxSectionReader *reader, int part, int64 after)
+{
+	int			i;
+
+	for (i = survey->base[part]; i < state->log.parts[part].ngenerations; i++)
+	{
+		SxLogScan  *scan = sx_log_scan_begin(&state->log, part, i);
+		SxSectionHeader header;
+		const char *bytes;
+		Size		len;
+
+		while (sx_log_scan_next(scan, &header, &bytes, &len))
+			if (header.kind == SX_SECTION_CHANGES && header.batch > after)
+				replay_section(state, reader, &header, bytes, len);
+		sx_log_scan_end(scan);
+	}
+}
+
+/* Does the log still have every change after the batch? */
+static bool
+log_reaches_back(SxState *state, Survey *survey, int64 batch)
+{
+	int			part;
+
+	if (!state->changelog)
+		return false;
+	for (part = 0; part < SX_LOG_PARTS; part++)
+		if (state->log.parts[part].generations[survey->base[part]].first_batch > batch + 1)
+			return false;
+	return true;
+}
+
+static void
+replay(SxState *state, Survey *survey, SxSectionReader *reader, int64 after)
+{
+	SxTier	   *tier = &state->tier;
+	int			i;
+
+	/* expiries of those batches come first: records of before them are skipped */
+	for (i = 0; i < tier->noperators; i++)
+	{
+		SxExpiryMark *mark = &state->committed.expiries[i];
+		SxTierOperator *op = &tier->operators[i];
+		int64		cut = 0;
+		int64		low;
+
+		if (!mark->set || mark->batch <= after)
+			continue;
+		if (sx_cold_cuts(&op->cold, mark->watermark, &low))
+			cut = sx_state_count_cold(state, op, low, mark->watermark);
+		op->rows -= sx_cold_expire(&op->cold, mark->watermark, cut);
+	}
+	for (i = 0; i < SX_LOG_PARTS; i++)
+		replay_part(state, survey, reader, i, after);
+	for (i = 0; i < (int) tier->nchanges; i++)
+		sx_tier_entry(tier, tier->changes[i])->flags &= ~SX_ENTRY_CHANGED;
+	sx_tier_commit(tier);
+}
+
+/* ---------- both ---------- */
+
+void
+sx_state_recover(SxState *state, int64 batch, const pg_uuid_t *lineage)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "streamx state recovery",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext oldcontext = MemoryContextSwitchTo(context);
+	SxSectionReader *reader = sx_section_reader_create(context);
+	Survey	   *survey = palloc(sizeof(Survey));
+	bool		trusted = sx_store_mark_read(state);
+	int64		marked = state->committed.batch;
+
+	if (!trusted || marked != batch)
+	{
+		survey_log(state, survey, reader, batch);
+		if (trusted && !log_reaches_back(state, survey, marked))
+			trusted = false;
+		if (trusted)
+			replay(state, survey, reader, marked);
+		else
+		{
+			sx_tier_clear(&state->tier);
+			state->store->routine->clear(state->store);
+			state->store_in_use = false;
+			state->store_marked = false;
+			rebuild(state, survey, reader);
+		}
+	}
+	state->committed.batch = batch;
+	state->committed.lineage = *lineage;
+	MemoryContextSwitchTo(oldcontext);
+	MemoryContextDelete(context);
+}
