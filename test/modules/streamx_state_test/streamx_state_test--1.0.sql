@@ -1,0 +1,14 @@
+\echo Use "CREATE EXTENSION streamx_state_test" to load this file. \quit
+
+-- A random walk through every operation, against a simple model; raises an error
+-- with its seed at the first difference.
+CREATE PROCEDURE state_property_test(seed bigint, batches int, store text, memory_kb int, changelog boolean DEFAULT true)
+LANGUAGE C AS 'MODULE_PATHNAME';
+
+-- New keys in batches, then hits, misses, updates, and a recovery; prints figures as notices.
+CREATE PROCEDURE state_bench(store text, memory_kb int, keys int, batch_keys int)
+LANGUAGE C AS 'MODULE_PATHNAME';
+
+-- Keys of which some change in each batch: bytes of the changelog, of WAL and on disk.
+CREATE PROCEDURE state_cost(store text, memory_kb int, keys int, changed int, batches int)
+LANGUAGE C AS 'MODULE_PATHNAME';
