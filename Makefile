@@ -45,8 +45,9 @@ PG_CONFIG   ?= pg_config
 PGXS        := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
-sql/streamx--$(EXTVERSION).sql: $(sort $(wildcard sql/install/*.sql))
-	cat $^ > $@
+# The folder itself, so that a file taken away counts too.
+sql/streamx--$(EXTVERSION).sql: $(sort $(wildcard sql/install/*.sql)) sql/install
+	cat $(filter %.sql,$^) > $@
 
 # Every object depends on every header: the whole tree compiles in a minute,
 # and a stale object would be worse.
