@@ -61,7 +61,8 @@ class Replay:
         self.run("CREATE TABLE seen_batches (batch bigint)")
         self.run("CREATE FUNCTION take(batch_id bigint) RETURNS void LANGUAGE plpgsql AS $f$ BEGIN "
                  "INSERT INTO %(s)s.seen_batches VALUES (batch_id); "
-                 "INSERT INTO %(s)s.seen_rows SELECT batch_id, to_jsonb(b) FROM batch b; END $f$" % {"s": self.schema})
+                 "INSERT INTO %(s)s.seen_rows SELECT batch_id, to_jsonb(whole_row) FROM batch whole_row; END $f$"
+                 % {"s": self.schema})
 
     def make_stream(self, stream):
         definition = ", ".join('"%s" %s' % (c["name"], c["type"]) for c in stream["columns"])
@@ -120,7 +121,7 @@ class Replay:
         self.start()
 
     def drain(self):
-        self.run("SELECT process_all_available(%s, '60 s')", self.name)
+        self.run("SELECT process_all_available(%s, '20 s')", self.name)
 
     def remove(self):
         try:
@@ -157,13 +158,17 @@ class Replay:
             result.append({
                 "batch": batch, "watermark": watermark, "next": next_watermark,
                 "input_rows": p.get("numInputRows"),
-                "output": [[r.get(c["name"], "missing") for c in self.case.columns] for r in output],
+                "output": [self.as_row(r) for r in output],
                 "state": [{"operator": o["operatorName"], "rows_total": o["numRowsTotal"],
                            "rows_dropped_by_watermark": o["numRowsDroppedByWatermark"]}
                           for o in p.get("stateOperators", [])]})
         if ids:
             self.seen = ids[-1]
         return result
+
+    def as_row(self, row):
+        """By the recorded columns; a query that is changed by a restart may have had fewer."""
+        return [row[c["name"]] for c in self.case.columns if c["name"] in row]
 
     def step(self, number, step):
         if step.get("restart") or (self.options.restart_between_steps and number > 0):
@@ -219,10 +224,9 @@ class Replay:
     # ---------------------------------------------------------------- a table as the sink
 
     def table(self):
-        rows = self.run("SELECT to_jsonb(r)::text FROM result r")
+        rows = self.run("SELECT to_jsonb(whole_row)::text FROM result whole_row")
         rows = [json.loads(r[0], parse_float=decimal.Decimal) for r in rows]
-        return values.multiset([[r.get(c["name"], "missing") for c in self.case.columns] for r in rows],
-                               self.case.columns)
+        return values.multiset([self.as_row(r) for r in rows], self.case.columns)
 
     def folded(self, step):
         """What a table holds after the recorded outputs so far; None where D14 keeps it otherwise."""

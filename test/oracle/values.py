@@ -41,7 +41,10 @@ def normal(value, typ):
             return "NaN"
         return 0.0 if number == 0 else float("%.9g" % number)
     if typ.startswith("numeric") or typ in ("bigint", "integer", "smallint"):
-        return decimal.Decimal(str(value)).normalize() + 0
+        try:
+            return decimal.Decimal(str(value)).normalize() + 0
+        except decimal.InvalidOperation:
+            return value                # a column whose type a restart changed
     return value
 
 
