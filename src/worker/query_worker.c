@@ -23,6 +23,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lock.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
@@ -47,6 +48,7 @@ typedef struct QueryWorker
 	SxQuerySlot *slot;
 	char	   *name;
 	int			max_retries;
+	bool		locked;			/* the session lock of the query is ours */
 	SxEngine   *engine;
 	MemoryContext context;		/* "streamx query": the engine and what it made */
 	bool		clean_exit;		/* somebody decided that this process ends */
@@ -80,6 +82,8 @@ detach(int code, Datum arg)
 
 	if (!worker.clean_exit)
 		sx_supervisor_count_death(slot);
+	/* A process that ends outside a transaction leaves its session locks to whoever gets its PGPROC. */
+	LockReleaseAll(DEFAULT_LOCKMETHOD, true);
 	LWLockAcquire(sx_shared->lock, LW_EXCLUSIVE);
 	slot->pid = 0;
 	slot->latch = NULL;
@@ -185,6 +189,16 @@ apply_settings(const SxQuery *query)
 	sx_worker_set("application_name", psprintf("streamx: %s", query->name));
 }
 
+static void
+lock_query(const char *name)
+{
+	if (!sx_query_lock_worker(worker.args.query_id))
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("another process runs query \"%s\"", name)));
+	worker.locked = true;
+}
+
 /* Reads the row and locks the query; false: it need not run (any more). */
 static bool
 prepare(void)
@@ -196,12 +210,9 @@ prepare(void)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	query = sx_query_by_id(worker.args.query_id, true);
 	run = query != NULL && query->wanted == SX_WANTED_RUNNING;
-	if (run && !sx_query_lock_worker(query->id))
-		ereport(FATAL,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("another process runs query \"%s\"", query->name)));
 	if (run)
 	{
+		lock_query(query->name);
 		apply_settings(query);
 		worker.name = MemoryContextStrdup(TopMemoryContext, query->name);
 		worker.max_retries = query->options.max_retries;
@@ -227,6 +238,12 @@ drop_engine(bool clean)
 static void
 open_and_step(SxStep *step)
 {
+	if (!worker.locked)
+	{
+		StartTransactionCommand();
+		lock_query(worker.name);
+		CommitTransactionCommand();
+	}
 	if (worker.engine == NULL)
 	{
 		set_state(SX_RUN_STARTING);
@@ -257,6 +274,9 @@ guarded_step(SxStep *step)
 		if (!worker.slot->cancel_requested)
 			EmitErrorReport();
 		AbortCurrentTransaction();
+		/* An abort gives session locks away, too; outside a transaction it does nothing. */
+		LockReleaseAll(DEFAULT_LOCKMETHOD, true);
+		worker.locked = false;
 		/* What a failure outside a transaction left behind. */
 		LWLockReleaseAll();
 		ConditionVariableCancelSleep();
