@@ -12,6 +12,7 @@
 
 #include "base/errors.h"
 #include "source/stream_offset.h"
+#include "source/table_stream.h"
 
 void
 sx_stream_offset_invalid(const char *stream_name, const char *what)
@@ -21,6 +22,35 @@ sx_stream_offset_invalid(const char *stream_name, const char *what)
 			 errmsg("offset of stream %s cannot be used", stream_name),
 			 errdetail("%s", what),
 			 errhint("Restore the checkpoint, or drop and create the query to begin anew.")));
+}
+
+SxStreamOffset *
+sx_stream_offset_make(SxXidSnapshot *done, const SxStreamOffset *like)
+{
+	SxStreamOffset *offset = palloc0(sizeof(SxStreamOffset));
+
+	if (like != NULL)
+		*offset = *like;
+	offset->base.routine = &sx_table_stream_routine;
+	offset->done = done;
+	offset->target = NULL;
+	memset(&offset->cut, 0, sizeof(offset->cut));
+	offset->cut_rows = 0;
+	offset->hits = NULL;
+	return offset;
+}
+
+SxStreamOffset *
+sx_stream_offset_copy(const SxStreamOffset *offset)
+{
+	SxStreamOffset *copy = palloc(sizeof(SxStreamOffset));
+
+	*copy = *offset;
+	copy->done = sx_xid_snapshot_copy(offset->done);
+	if (offset->target != NULL)
+		copy->target = sx_xid_snapshot_copy(offset->target);
+	copy->hits = NULL;
+	return copy;
 }
 
 char *
@@ -168,7 +198,7 @@ SxStreamOffset *
 sx_stream_offset_parse(const char *stream_name, const char *text)
 {
 	Jsonb	   *json = read_json(stream_name, text);
-	SxStreamOffset *offset = palloc0(sizeof(SxStreamOffset));
+	SxStreamOffset *offset = sx_stream_offset_make(NULL, NULL);
 	JsonbContainer *object = &json->root;
 
 	if (!JB_ROOT_IS_OBJECT(json) ||

@@ -55,7 +55,14 @@ typedef struct SxStreamOffset
 	int64		first_generation;
 	int			nmarks;
 	SxStreamMark marks[SX_STREAM_HEAPS];
+	struct SxStreamHits *hits;	/* where the rows are that it ends, or NULL; in memory only */
 } SxStreamOffset;
+
+/* With the marks and the first generation of another one, if any. */
+extern SxStreamOffset *sx_stream_offset_make(SxXidSnapshot *done, const SxStreamOffset *like);
+
+/* Everything but the hits. */
+extern SxStreamOffset *sx_stream_offset_copy(const SxStreamOffset *offset);
 
 extern char *sx_stream_offset_print(const SxOffset *offset);
 extern SxStreamOffset *sx_stream_offset_parse(const char *stream_name, const char *text);

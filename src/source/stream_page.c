@@ -124,7 +124,10 @@ sx_stream_page_read(SxStreamPage *page, Relation heap, int64 generation,
 			if (!range->end_done && !(range->end_target && n < end_cut))
 			{
 				if (!HeapTupleHeaderXminInvalid(tuple.t_data))
+				{
+					page->later_xid = !page->later || page->later_xid == xid ? xid : 0;
 					page->later = true;
+				}
 				continue;
 			}
 		}

@@ -44,6 +44,7 @@ typedef struct SxStreamPage
 	int			nrows;
 	OffsetNumber rows[MaxHeapTuplesPerPage];	/* in the range and visible */
 	bool		later;			/* holds rows that neither end has read and that may become visible */
+	uint64		later_xid;		/* their transaction; 0: several */
 } SxStreamPage;
 
 /* How to take a stream's columns out of a heap tuple. */

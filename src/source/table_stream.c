@@ -51,11 +51,19 @@
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "base/errors.h"
 #include "source/table_stream.h"
+
+typedef struct StreamSource
+{
+	SxSource	base;
+	MemoryContext context;		/* lives as long as the source */
+	SxStreamPending *pending;	/* from the last walk, or NULL */
+} StreamSource;
 
 typedef struct StreamScan
 {
@@ -63,12 +71,12 @@ typedef struct StreamScan
 	SxStreamHeaps heaps;
 	SxStreamLayout *layout;
 	SxStreamRange range;
-	BlockNumber first[SX_STREAM_HEAPS];
-	BlockNumber behind[SX_STREAM_HEAPS];	/* one past the last block to read */
+	SxBlockRuns blocks[SX_STREAM_HEAPS];	/* to read */
 
 	/* where it is */
 	int			heap;
-	BlockNumber block;			/* to be read next */
+	int			run;
+	BlockNumber block;			/* to be read next, if in the run */
 	int			row;			/* index in page.rows, to be given next */
 	SxStreamPage page;
 } StreamScan;
@@ -139,66 +147,6 @@ sx_stream_heaps_close(SxStreamHeaps *heaps)
 
 /* ---- positions ---- */
 
-static SxStreamOffset *
-make_offset(SxXidSnapshot *done, const SxStreamOffset *like)
-{
-	SxStreamOffset *offset = palloc0(sizeof(SxStreamOffset));
-
-	if (like != NULL)
-		*offset = *like;
-	offset->base.routine = &sx_table_stream_routine;
-	offset->done = done;
-	offset->target = NULL;
-	memset(&offset->cut, 0, sizeof(offset->cut));
-	offset->cut_rows = 0;
-	return offset;
-}
-
-/* After a rewrite the cut is found again by the number of rows before it. */
-static void
-find_cut(const SxStreamOffset *offset, Relation heap, Snapshot snapshot, SxStreamPlace *place)
-{
-	SxStreamBound start = {.done = offset->done};
-	SxStreamBound end = {.done = offset->target};
-	SxStreamRange range;
-	SxStreamPage page = {InvalidBuffer};
-	BlockNumber nblocks = RelationGetNumberOfBlocks(heap);
-	int64		left = offset->cut_rows;
-
-	sx_stream_range_init(&range, &start, &end, snapshot);
-	place->block = 0;
-	place->row = FirstOffsetNumber;
-	for (BlockNumber block = 0; block < nblocks && left > 0; block++)
-	{
-		sx_stream_page_read(&page, heap, offset->cut.generation, block, &range);
-		place->block = block;
-		if (page.nrows > 0)
-			place->row = page.rows[Min(left, page.nrows) - 1] + 1;
-		left -= page.nrows;
-	}
-	sx_stream_page_release(&page);
-}
-
-void
-sx_stream_bound(const SxStreamOffset *offset, SxStreamHeaps *heaps, Snapshot snapshot,
-				SxStreamBound *bound)
-{
-	memset(bound, 0, sizeof(*bound));
-	bound->done = offset->done;
-	bound->target = offset->target;
-	if (offset->target == NULL)
-		return;
-	bound->cut.generation = offset->cut.generation;
-	bound->cut.block = offset->cut.block;
-	bound->cut.row = FirstOffsetNumber;
-	for (int i = 0; i < heaps->n; i++)
-	{
-		if (heaps->generations[i] == offset->cut.generation &&
-			heaps->files[i] != offset->cut.file)
-			find_cut(offset, heaps->rels[i], snapshot, &bound->cut);
-	}
-}
-
 bool
 sx_stream_loss_concerns(const SxStreamLoss *loss, const SxStreamOffset *offset)
 {
@@ -235,118 +183,45 @@ check_offset(SxSource *source, const SxStreamOffset *offset)
 
 /* ---- choosing a range ---- */
 
-/* What one walk over the heaps found. */
-typedef struct Walk
-{
-	SxStreamHeaps *heaps;
-	BlockNumber nblocks[SX_STREAM_HEAPS];
-	SxStreamRange range;
-	SxStreamOffset *end;		/* cut or complete; marks raised */
-	int64		rows;
-} Walk;
-
+/* Remembers what the walk learnt about blocks with pending rows. */
 static void
-set_mark(SxStreamOffset *offset, int64 generation, Oid file, BlockNumber block)
+keep_pending(StreamSource *source, SxStreamWalk *walk)
 {
-	SxStreamMark *mark;
-
-	if (offset->nmarks == SX_STREAM_HEAPS)
-		elog(ERROR, "too many heaps in an offset");
-	mark = &offset->marks[offset->nmarks++];
-	mark->generation = generation;
-	mark->file = file;
-	mark->block = block;
-}
-
-/* Ends the walk behind this block; the rest of the target is for later batches. */
-static void
-cut_here(Walk *walk, const SxStreamOffset *start, int i, BlockNumber block, int64 rows_of_heap)
-{
-	SxStreamOffset *end = walk->end;
-	bool		goes_on = start->target != NULL && walk->range.start.target == walk->range.end.done;
-
-	end->target = end->done;
-	end->done = goes_on ? start->done :
-		start->target != NULL ? start->target : start->done;
-	end->cut.generation = walk->heaps->generations[i];
-	end->cut.file = walk->heaps->files[i];
-	end->cut.block = block + 1;
-	end->cut_rows = rows_of_heap;
-	if (goes_on && start->cut.generation == end->cut.generation)
-		end->cut_rows += start->cut_rows;
-}
-
-/*
- * Counts the rows after start whose transactions are in target. Returns as soon
- * as max_rows are passed, at the end of a page.
- */
-static void
-walk_heaps(Walk *walk, const SxStreamOffset *start, SxXidSnapshot *target, Snapshot snapshot,
-		   int64 max_rows)
-{
-	SxStreamHeaps *heaps = walk->heaps;
-	SxStreamPage page = {InvalidBuffer};
-	SxStreamBound from;
-	SxStreamBound to = {.done = target};
-	bool		cut = false;
-
-	sx_stream_bound(start, heaps, snapshot, &from);
-	sx_stream_range_init(&walk->range, &from, &to, snapshot);
-	walk->end = make_offset(target, start);
-	walk->end->nmarks = 0;
-	walk->rows = 0;
-	for (int i = 0; i < heaps->n; i++)
-	{
-		BlockNumber low = sx_stream_offset_low(start, heaps->generations[i], heaps->files[i]);
-		BlockNumber last_read = low;
-		BlockNumber first_later = InvalidBlockNumber;
-		int64		rows = 0;
-
-		for (BlockNumber block = low; block < walk->nblocks[i] && !cut; block++)
-		{
-			sx_stream_page_read(&page, heaps->rels[i], heaps->generations[i], block, &walk->range);
-			if (page.later && first_later == InvalidBlockNumber)
-				first_later = block;
-			if (page.nrows == 0)
-				continue;
-			last_read = block;
-			rows += page.nrows;
-			walk->rows += page.nrows;
-			if (walk->rows >= max_rows && !(block + 1 == walk->nblocks[i] && i + 1 == heaps->n))
-			{
-				cut_here(walk, start, i, block, rows);
-				cut = true;
-			}
-		}
-		set_mark(walk->end, heaps->generations[i], heaps->files[i],
-				 Min(last_read, first_later));
-	}
-	sx_stream_page_release(&page);
+	if (source->pending != NULL)
+		MemoryContextDelete(source->pending->context);
+	source->pending = walk->pending;
+	MemoryContextSetParent(source->pending->context, source->context);
 }
 
 /* What is left of a cut batch comes first, then what is new. */
 static SxOffset *
-next_end(SxSource *source, const SxOffset *base, const SxChoose *choose)
+next_end(SxSource *base, const SxOffset *base_start, const SxChoose *choose)
 {
-	const SxStreamOffset *start = (const SxStreamOffset *) base;
-	int64		max_rows = choose->max_rows > 0 ? choose->max_rows : PG_INT64_MAX;
+	StreamSource *source = (StreamSource *) base;
+	const SxStreamOffset *start = (const SxStreamOffset *) base_start;
 	SxStreamHeaps heaps;
-	Walk		walk;
+	SxStreamWalk walk = {
+		.heaps = &heaps,
+		.snapshot = choose->snapshot,
+		.max_rows = choose->max_rows > 0 ? choose->max_rows : PG_INT64_MAX,
+	};
 
-	sx_stream_heaps_open(source->relid, source->name, &heaps);
-	check_offset(source, start);
-	walk.heaps = &heaps;
-	sx_stream_blocks(source->relid, heaps.n, heaps.rels, walk.nblocks);
-	walk.rows = 0;
+	sx_stream_heaps_open(base->relid, base->name, &heaps);
+	check_offset(base, start);
+	sx_stream_blocks(base->relid, heaps.n, heaps.rels, walk.nblocks);
 	if (start->target != NULL)
-		walk_heaps(&walk, start, start->target, choose->snapshot, max_rows);
+	{
+		sx_stream_walk(&walk, start, start->target, source->pending);
+		keep_pending(source, &walk);
+	}
 	if (walk.rows == 0)
 	{
 		SxXidSnapshot *target = choose->stop_at != NULL ?
 			((const SxStreamOffset *) choose->stop_at)->done :
 			sx_xid_snapshot_take(choose->snapshot);
 
-		walk_heaps(&walk, start, target, choose->snapshot, max_rows);
+		sx_stream_walk(&walk, start, target, source->pending);
+		keep_pending(source, &walk);
 	}
 	sx_stream_heaps_close(&heaps);
 	return walk.rows > 0 ? &walk.end->base : NULL;
@@ -393,27 +268,30 @@ available(SxSource *source, const SxOffset *base, const SxChoose *choose)
 static SxOffset *
 latest(SxSource *source, const SxOffset *start, const SxChoose *choose)
 {
-	return &make_offset(sx_xid_snapshot_take(choose->snapshot),
+	return &sx_stream_offset_make(sx_xid_snapshot_take(choose->snapshot),
 						(const SxStreamOffset *) start)->base;
 }
 
 static SxOffset *
-initial(SxSource *source, bool only_later, const SxChoose *choose)
+initial(SxSource *base, bool only_later, const SxChoose *choose)
 {
-	SxStreamOffset *offset = make_offset(sx_xid_snapshot_nothing(), NULL);
+	SxStreamOffset *offset = sx_stream_offset_make(sx_xid_snapshot_nothing(), NULL);
 	SxStreamHeaps heaps;
-	Walk		walk;
+	SxStreamWalk walk = {
+		.heaps = &heaps,
+		.snapshot = choose->snapshot,
+		.max_rows = PG_INT64_MAX,
+	};
 
-	sx_stream_heaps_open(source->relid, source->name, &heaps);
+	sx_stream_heaps_open(base->relid, base->name, &heaps);
 	if (heaps.n > 0)
 		offset->first_generation = heaps.generations[0];
 	if (only_later)
 	{
 		/* One walk over what is skipped, so that the next ones need not do it. */
-		walk.heaps = &heaps;
-		sx_stream_blocks(source->relid, heaps.n, heaps.rels, walk.nblocks);
-		walk_heaps(&walk, offset, sx_xid_snapshot_take(choose->snapshot), choose->snapshot,
-				   PG_INT64_MAX);
+		sx_stream_blocks(base->relid, heaps.n, heaps.rels, walk.nblocks);
+		sx_stream_walk(&walk, offset, sx_xid_snapshot_take(choose->snapshot), NULL);
+		keep_pending((StreamSource *) base, &walk);
 		offset = walk.end;
 	}
 	sx_stream_heaps_close(&heaps);
@@ -431,7 +309,8 @@ scan_rescan(SxScan *base)
 	scan->page.nrows = 0;
 	scan->row = 0;
 	scan->heap = 0;
-	scan->block = scan->heaps.n > 0 ? scan->first[0] : 0;
+	scan->run = 0;
+	scan->block = 0;
 }
 
 static StreamScan *
@@ -444,26 +323,40 @@ begin_scan(SxSource *source)
 	if (scan->heaps.n > 0)
 		scan->layout = sx_stream_layout(RelationGetDescr(scan->heaps.rels[0]));
 	scan->base.last_needed = scan->layout != NULL ? scan->layout->natts : 0;
-	for (int i = 0; i < scan->heaps.n; i++)
-		scan->behind[i] = RelationGetNumberOfBlocks(scan->heaps.rels[i]);
 	return scan;
 }
 
-/* An end that is a cut has no row in the heaps and blocks behind it. */
+/* The blocks that the walk found, or else all from the low block to the end or the cut. */
 static void
-stop_at_cut(StreamScan *scan)
+choose_blocks(StreamScan *scan, const SxStreamOffset *start, const SxStreamOffset *end)
 {
+	const SxStreamHits *hits = end->hits;
 	const SxStreamPlace *cut = &scan->range.end.cut;
 
-	if (scan->range.end.target == NULL)
-		return;
+	if (hits != NULL && !sx_stream_offset_equal(&hits->start->base, &start->base))
+		hits = NULL;
 	for (int i = 0; i < scan->heaps.n; i++)
 	{
-		if (scan->heaps.generations[i] > cut->generation)
-			scan->behind[i] = 0;
-		else if (scan->heaps.generations[i] == cut->generation)
-			scan->behind[i] = Min(scan->behind[i], cut->row > FirstOffsetNumber ?
-								  cut->block + 1 : cut->block);
+		int64		generation = scan->heaps.generations[i];
+		Oid			file = scan->heaps.files[i];
+		BlockNumber behind = RelationGetNumberOfBlocks(scan->heaps.rels[i]);
+		bool		found = false;
+
+		for (int h = 0; hits != NULL && h < hits->n; h++)
+		{
+			if (hits->generations[h] != generation || hits->files[h] != file)
+				continue;
+			scan->blocks[i] = hits->runs[h];
+			found = true;
+		}
+		if (found)
+			continue;
+		if (end->target != NULL && generation > cut->generation)
+			behind = 0;
+		if (end->target != NULL && generation == cut->generation)
+			behind = Min(behind, cut->row > FirstOffsetNumber ? cut->block + 1 : cut->block);
+		sx_block_runs_add(&scan->blocks[i], sx_stream_offset_low(start, generation, file),
+						  behind, 0);
 	}
 }
 
@@ -480,10 +373,7 @@ scan_begin(SxSource *source, const SxOffset *base_start, const SxOffset *base_en
 	sx_stream_bound(start, &scan->heaps, snapshot, &from);
 	sx_stream_bound(end, &scan->heaps, snapshot, &to);
 	sx_stream_range_init(&scan->range, &from, &to, snapshot);
-	for (int i = 0; i < scan->heaps.n; i++)
-		scan->first[i] = sx_stream_offset_low(start, scan->heaps.generations[i],
-											  scan->heaps.files[i]);
-	stop_at_cut(scan);
+	choose_blocks(scan, start, end);
 	scan_rescan(&scan->base);
 	return &scan->base;
 }
@@ -494,6 +384,8 @@ scan_all(SxSource *source, Snapshot snapshot)
 	StreamScan *scan = begin_scan(source);
 
 	sx_stream_range_init(&scan->range, NULL, NULL, snapshot);
+	for (int i = 0; i < scan->heaps.n; i++)
+		sx_block_runs_add(&scan->blocks[i], 0, RelationGetNumberOfBlocks(scan->heaps.rels[i]), 0);
 	scan_rescan(&scan->base);
 	return &scan->base;
 }
@@ -504,11 +396,19 @@ next_page(StreamScan *scan)
 {
 	while (scan->heap < scan->heaps.n)
 	{
-		if (scan->block >= scan->behind[scan->heap])
+		const SxBlockRuns *blocks = &scan->blocks[scan->heap];
+
+		if (scan->run >= blocks->n)
 		{
 			scan->heap++;
-			if (scan->heap < scan->heaps.n)
-				scan->block = scan->first[scan->heap];
+			scan->run = 0;
+			scan->block = 0;
+			continue;
+		}
+		scan->block = Max(scan->block, blocks->runs[scan->run].from);
+		if (scan->block >= blocks->runs[scan->run].behind)
+		{
+			scan->run++;
 			continue;
 		}
 		sx_stream_page_read(&scan->page, scan->heaps.rels[scan->heap],
@@ -553,20 +453,18 @@ scan_end(SxScan *base)
 static SxSource *
 open_source(Relation rel)
 {
-	SxSource   *source = palloc0(sizeof(SxSource));
+	StreamSource *source = palloc0(sizeof(StreamSource));
 
-	source->routine = &sx_table_stream_routine;
-	source->relid = RelationGetRelid(rel);
-	return source;
+	source->base.routine = &sx_table_stream_routine;
+	source->base.relid = RelationGetRelid(rel);
+	source->context = CurrentMemoryContext;
+	return &source->base;
 }
 
 static SxOffset *
 offset_parse(SxSource *source, const char *text)
 {
-	SxStreamOffset *offset = sx_stream_offset_parse(source->name, text);
-
-	offset->base.routine = &sx_table_stream_routine;
-	return &offset->base;
+	return &sx_stream_offset_parse(source->name, text)->base;
 }
 
 /* Rows come by commits, and those wake the reader. */

@@ -9,26 +9,13 @@
 #include "source/stream_offset.h"
 #include "source/stream_page.h"
 #include "source/stream_storage.h"
+#include "source/stream_walk.h"
 
 extern const SxSourceRoutine sx_table_stream_routine;
-
-/* The stream's heaps that hold rows, opened with AccessShareLock, oldest first. */
-typedef struct SxStreamHeaps
-{
-	SxStreamStorage storage;
-	int			n;
-	Relation	rels[SX_STREAM_HEAPS];
-	int64		generations[SX_STREAM_HEAPS];
-	Oid			files[SX_STREAM_HEAPS];	/* relfilenode */
-} SxStreamHeaps;
 
 /* Locks stay until the end of the transaction. */
 extern void sx_stream_heaps_open(Oid stream, const char *name, SxStreamHeaps *heaps);
 extern void sx_stream_heaps_close(SxStreamHeaps *heaps);
-
-/* The bound that an offset means over these heaps. */
-extern void sx_stream_bound(const SxStreamOffset *offset, SxStreamHeaps *heaps,
-							Snapshot snapshot, SxStreamBound *bound);
 
 /* Has the reader at this offset missed what the loss took away? */
 extern bool sx_stream_loss_concerns(const SxStreamLoss *loss, const SxStreamOffset *offset);
