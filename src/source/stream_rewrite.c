@@ -201,7 +201,6 @@ rewrite_heap(Relation stream, SxStreamHeap *heap)
 						   true, false);
 	heap->heap = new_heap;
 	sx_stream_storage_update(RelationGetRelid(stream), heap);
-	CommandCounterIncrement();
 }
 
 void

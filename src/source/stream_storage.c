@@ -212,14 +212,16 @@ sx_stream_storage_insert(Oid stream, const SxStreamHeap *heap)
 }
 
 void
-sx_stream_storage_update(Oid stream, const SxStreamHeap *heap)
+sx_stream_storage_update(Oid stream, SxStreamHeap *heap)
 {
 	Relation	rel = table_open(sx_catalog_relation("stream"), RowExclusiveLock);
-	ItemPointerData tid = heap->tid;
+	HeapTuple	tuple = heap_to_tuple(stream, heap, RelationGetDescr(rel));
 
-	CatalogTupleUpdate(rel, &tid, heap_to_tuple(stream, heap, RelationGetDescr(rel)));
+	CatalogTupleUpdate(rel, &heap->tid, tuple);
+	heap->tid = tuple->t_self;
 	table_close(rel, NoLock);
 	CacheInvalidateRelcacheByRelid(stream);
+	CommandCounterIncrement();	/* it may be updated again */
 }
 
 /* The stream may be gone already, so there is nothing to invalidate. */

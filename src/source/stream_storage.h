@@ -50,7 +50,7 @@ extern int	sx_stream_storage_order(const SxStreamStorage *storage, int order[SX_
 extern List *sx_stream_storage_list(void);
 
 extern void sx_stream_storage_insert(Oid stream, const SxStreamHeap *heap);
-extern void sx_stream_storage_update(Oid stream, const SxStreamHeap *heap);
+extern void sx_stream_storage_update(Oid stream, SxStreamHeap *heap);	/* visible at once */
 extern void sx_stream_storage_delete(Oid stream);
 
 /* What retention took from a reader that had not read it. */

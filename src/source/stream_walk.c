@@ -243,8 +243,6 @@ sx_stream_walk(SxStreamWalk *walk, const SxStreamOffset *start, SxXidSnapshot *t
 	SxStreamBound to = {.done = target};
 	MemoryContext oldcontext;
 
-	if (known != NULL && !sx_stream_offset_equal(&known->offset->base, &start->base))
-		known = NULL;
 	sx_stream_bound(start, heaps, walk->snapshot, &from);
 	sx_stream_range_init(&state.range, &from, &to, walk->snapshot);
 	walk->rows = 0;

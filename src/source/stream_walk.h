@@ -80,7 +80,8 @@ typedef struct SxStreamWalk
 
 /*
  * Counts the rows after start whose transactions had ended in target, and ends at
- * the page that passes max_rows. known: from an earlier walk, or NULL.
+ * the page that passes max_rows. known: about start, from an
+ * earlier walk, or NULL.
  */
 extern void sx_stream_walk(SxStreamWalk *walk, const SxStreamOffset *start,
 						   SxXidSnapshot *target, const SxStreamPending *known);

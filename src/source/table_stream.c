@@ -58,11 +58,18 @@
 #include "base/errors.h"
 #include "source/table_stream.h"
 
+/*
+ * The engine also looks whether a row waits behind the range that it has chosen,
+ * so several positions are asked about in turn.
+ */
+#define KEPT_PENDING	3
+
 typedef struct StreamSource
 {
 	SxSource	base;
 	MemoryContext context;		/* lives as long as the source */
-	SxStreamPending *pending;	/* from the last walk, or NULL */
+	SxStreamPending *pending[KEPT_PENDING]; /* of the last walks, or NULL */
+	int			next_pending;	/* to be replaced */
 } StreamSource;
 
 typedef struct StreamScan
@@ -183,14 +190,33 @@ check_offset(SxSource *source, const SxStreamOffset *offset)
 
 /* ---- choosing a range ---- */
 
-/* Remembers what the walk learnt about blocks with pending rows. */
-static void
-keep_pending(StreamSource *source, SxStreamWalk *walk)
+static SxStreamPending *
+find_pending(StreamSource *source, const SxStreamOffset *offset, int *at)
 {
-	if (source->pending != NULL)
-		MemoryContextDelete(source->pending->context);
-	source->pending = walk->pending;
-	MemoryContextSetParent(source->pending->context, source->context);
+	for (*at = 0; *at < KEPT_PENDING; (*at)++)
+	{
+		if (source->pending[*at] != NULL &&
+			sx_stream_offset_equal(&source->pending[*at]->offset->base, &offset->base))
+			return source->pending[*at];
+	}
+	*at = source->next_pending;
+	return NULL;
+}
+
+/* Walks, and remembers what it learnt about blocks with pending rows. */
+static void
+walk_from(StreamSource *source, SxStreamWalk *walk, const SxStreamOffset *start,
+		  SxXidSnapshot *target)
+{
+	int			at;
+
+	sx_stream_walk(walk, start, target, find_pending(source, start, &at));
+	if (find_pending(source, walk->pending->offset, &at) == NULL)
+		source->next_pending = (at + 1) % KEPT_PENDING;
+	if (source->pending[at] != NULL)
+		MemoryContextDelete(source->pending[at]->context);
+	source->pending[at] = walk->pending;
+	MemoryContextSetParent(walk->pending->context, source->context);
 }
 
 /* What is left of a cut batch comes first, then what is new. */
@@ -210,18 +236,14 @@ next_end(SxSource *base, const SxOffset *base_start, const SxChoose *choose)
 	check_offset(base, start);
 	sx_stream_blocks(base->relid, heaps.n, heaps.rels, walk.nblocks);
 	if (start->target != NULL)
-	{
-		sx_stream_walk(&walk, start, start->target, source->pending);
-		keep_pending(source, &walk);
-	}
+		walk_from(source, &walk, start, start->target);
 	if (walk.rows == 0)
 	{
 		SxXidSnapshot *target = choose->stop_at != NULL ?
 			((const SxStreamOffset *) choose->stop_at)->done :
 			sx_xid_snapshot_take(choose->snapshot);
 
-		sx_stream_walk(&walk, start, target, source->pending);
-		keep_pending(source, &walk);
+		walk_from(source, &walk, start, target);
 	}
 	sx_stream_heaps_close(&heaps);
 	return walk.rows > 0 ? &walk.end->base : NULL;
@@ -290,8 +312,7 @@ initial(SxSource *base, bool only_later, const SxChoose *choose)
 	{
 		/* One walk over what is skipped, so that the next ones need not do it. */
 		sx_stream_blocks(base->relid, heaps.n, heaps.rels, walk.nblocks);
-		sx_stream_walk(&walk, offset, sx_xid_snapshot_take(choose->snapshot), NULL);
-		keep_pending((StreamSource *) base, &walk);
+		walk_from((StreamSource *) base, &walk, offset, sx_xid_snapshot_take(choose->snapshot));
 		offset = walk.end;
 	}
 	sx_stream_heaps_close(&heaps);
