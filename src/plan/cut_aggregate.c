@@ -90,6 +90,19 @@ add_key(AggregateCut *ac, Node *expr, Oid eq_operator, const char *name)
 	ac->key_exprs = lappend(ac->key_exprs, expr);
 }
 
+/* For messages: as it is selected, else the column that it is, else its number. */
+static const char *
+key_name(Query *query, TargetEntry *entry, int number)
+{
+	Var		   *var = (Var *) entry->expr;
+
+	if (entry->resname != NULL)
+		return entry->resname;
+	if (IsA(var, Var) && var->varlevelsup == 0)
+		return get_rte_attribute_name(rt_fetch(var->varno, query->rtable), var->varattno);
+	return psprintf("%d", number);
+}
+
 /* Does anything in below but the one entry use output column attno of subquery varno? */
 typedef struct UseContext
 {
@@ -577,7 +590,7 @@ sx_cut_aggregate(SxCut *cut, Query *query)
 
 		if (!list_member(ac.key_exprs, entry->expr))
 			add_key(&ac, (Node *) entry->expr, clause->eqop,
-					entry->resname ? entry->resname : psprintf("%d", ac.op->nkeys + 1));
+					key_name(query, entry, ac.op->nkeys + 1));
 	}
 	collect_aggrefs_walker((Node *) query->targetList, &ac);
 	collect_aggrefs_walker(query->havingQual, &ac);

@@ -44,7 +44,7 @@ SELECT create_query('ss', 'SELECT id FROM ss', sink => 'directory', options => '
 SELECT create_query('ss', 'SELECT id, count(*) FROM ss GROUP BY id', sink => 'directory', output_mode => 'complete', options => '{"directory": "/tmp"}');
 
 -- rights
-CREATE ROLE ss_user;
+CREATE ROLE ss_user LOGIN;
 GRANT CREATE ON SCHEMA public TO ss_user;
 CREATE TABLE ss_private (id int PRIMARY KEY, name text);
 SET ROLE ss_user;

@@ -26,7 +26,7 @@ SELECT start_query('sf');
 INSERT INTO sf VALUES (1), (2), (3);
 SELECT is(wait_for_state('sf', 'failed'), 'failed', 'a key that is taken fails the query');
 SELECT matches(hint, 'not written by this query', 'the hint says whose row it is'),
-	is(sqlstate, '23505', 'the SQLSTATE is the server''s'), is(batch, 0::bigint, 'the batch is named')
+	is(sqlstate, '23505', 'the SQLSTATE is the server''s'), is(batch_id, 0::bigint, 'the batch is named')
 	FROM (SELECT * FROM streamx.failures WHERE query = 'sf' ORDER BY at DESC LIMIT 1) f;
 SELECT results_eq('SELECT k FROM sf_sink', 'VALUES (2)', 'nothing of the batch is in the sink');
 DELETE FROM sf_sink WHERE k = 2;

@@ -10,6 +10,7 @@ SELECT create_stream('so', 'k text, ts timestamptz, WATERMARK FOR ts AS ts');
 -- foreach_batch: the rows of each batch, empty ones too
 CREATE TABLE so_log (batch bigint, k text, at timestamptz DEFAULT now());
 CREATE TABLE so_calls (batch bigint, rows bigint);
+SET check_function_bodies = off;	-- there is no table "batch" here
 CREATE FUNCTION so_each(batch_id bigint) RETURNS void LANGUAGE sql AS $$
 	INSERT INTO so_log (batch, k) SELECT batch_id, k FROM batch;
 	INSERT INTO so_calls SELECT batch_id, count(*) FROM batch;
