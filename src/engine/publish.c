@@ -4,14 +4,16 @@
  *
  * In order, each idempotently, never before its commit is on disk. A sink that is
  * down undoes nothing: batches go on until max_pending intents wait, then the
- * query is blocked until the sink is back. Errors that no waiting can cure end
- * the step like any other.
+ * query is blocked until the sink is back. Errors that no waiting can cure (the
+ * sink is another's by now) end the step like any other.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "storage/spin.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -81,6 +83,32 @@ publish_all(SxEngine *engine)
 	}
 }
 
+/* For people: what the query waits for; NULL: nothing. */
+static void
+show_wait(SxEngine *engine, const char *message)
+{
+	SxQuerySlot *slot = engine->slot;
+	char		text[sizeof(slot->waits_for)] = "";
+
+	if (message != NULL)
+		snprintf(text, sizeof(text), "sink: %s", message);
+	text[pg_mbcliplen(text, strlen(text), sizeof(text) - 1)] = '\0';
+	SpinLockAcquire(&slot->mutex);
+	memcpy(slot->waits_for, text, sizeof(text));
+	SpinLockRelease(&slot->mutex);
+}
+
+/*
+ * Waiting may cure whatever the sink says, but not that another writer has taken
+ * over or that its mark makes no sense; and who cancels us means us.
+ */
+static bool
+may_wait(const ErrorData *error)
+{
+	return sx_error_class(error->sqlerrcode) != SX_ERROR_PERMANENT &&
+		ERRCODE_TO_CATEGORY(error->sqlerrcode) != MAKE_SQLSTATE('5', '7', '0', '0', '0');
+}
+
 /* The sink could not be reached: try again later, and let batches go on meanwhile. */
 static void
 postpone(SxEngine *engine, ErrorData *error)
@@ -88,6 +116,7 @@ postpone(SxEngine *engine, ErrorData *error)
 	int			failures = Min(engine->publish_failures++, 16);
 	int64		delay = Min((int64) FIRST_DELAY_MS << failures, LAST_DELAY_MS);
 
+	show_wait(engine, error->message);
 	engine->publish_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay);
 	if (engine->publish_failures == 1)
 		ereport(WARNING,
@@ -122,7 +151,7 @@ sx_publish_pending(SxEngine *engine)
 
 		MemoryContextSwitchTo(engine->batch_context);
 		error = CopyErrorData();
-		if (sx_error_class(error->sqlerrcode) != SX_ERROR_TRANSIENT)
+		if (!may_wait(error))
 			PG_RE_THROW();
 		FlushErrorState();
 		AbortCurrentTransaction();
@@ -132,6 +161,8 @@ sx_publish_pending(SxEngine *engine)
 		return;
 	}
 	PG_END_TRY();
+	if (engine->publish_failures > 0)
+		show_wait(engine, NULL);
 	engine->publish_failures = 0;
 	MemoryContextSwitchTo(oldcontext);
 }

@@ -1,0 +1,163 @@
+# outbox.pl
+#		A sink outside PostgreSQL gets every batch once: it dies at every point of
+#		the protocol, is away, was restored, or is not to be written at all.
+use strict;
+use warnings;
+
+use File::Basename;
+use lib dirname(__FILE__);
+use SxCluster;
+use Test::More;
+
+my $node = SxCluster->new('outbox');
+$node->start;
+$node->sql('CREATE EXTENSION streamx');
+my $out = "$node->{dir}/out";
+mkdir $out;
+chown((getpwnam('postgres'))[ 2, 3 ], $out) if $> == 0;
+
+$node->sql("SELECT create_stream('s', 'n int, ts timestamptz')");
+my $next = 0;
+
+sub create
+{
+	my (%options) = @_;
+	my $json = join ', ', map { "\"$_\": \"$options{$_}\"" } sort keys %options;
+	$json = ", $json" if $json;
+	unlink glob "$out/*";
+	$node->sql("SELECT create_query('q', 'SELECT n FROM s', sink => 'directory',
+		options => '{\"directory\": \"$out\", \"starting_offsets\": \"latest\"$json}'); SELECT start_query('q')");
+	$node->poll("SELECT state = 'running' FROM streamx.queries WHERE name = 'q'") or die 'not running';
+	$node->sql("SELECT process_all_available('q', '60 s')");
+}
+
+# n more rows; the ones since create are first..next
+sub insert
+{
+	my ($n) = @_;
+	$node->sql("INSERT INTO s SELECT i, now() FROM generate_series($next + 1, $next + $n) i");
+	$next += $n;
+}
+
+# All rows of all files, sorted.
+sub rows
+{
+	return join ' ', sort { $a <=> $b } map { /"n":(\d+)/g } map { SxCluster::slurp($_) } glob "$out/*.jsonl";
+}
+
+sub files { return scalar(my @f = glob "$out/*.jsonl"); }
+sub mark { my ($f) = glob "$out/*.mark"; return SxCluster::slurp($f) + 0; }
+sub state { return $node->sql("SELECT state FROM streamx.queries WHERE name = 'q'"); }
+sub drop { $node->sql("SELECT drop_query('q')"); }
+
+sub wait_for_state
+{
+	my ($state) = @_;
+	return $node->poll("SELECT state = '$state' FROM streamx.queries WHERE name = 'q'");
+}
+
+# ---- every point of the protocol, by error and by kill -9
+
+my ($has_crash_points) = $node->try_sql('SHOW streamx.crash_point');
+SKIP:
+{
+	skip 'built without crash points', 12 if $has_crash_points != 0;
+	for my $action ('error', 'kill')
+	{
+		for my $point ('after-sink-write', 'before-commit', 'after-commit', 'publish', 'published-unmarked', 'published')
+		{
+			create();
+			my $first = $next + 1;
+			$node->sql("ALTER SYSTEM SET streamx.crash_point = '$point:$action:2'; SELECT pg_reload_conf()");
+			for (1 .. 3)
+			{
+				# the server may be in its crash restart
+				insert(2) if $node->poll('SELECT true');
+				$node->try_sql("SELECT process_all_available('q', '2 s')");
+			}
+			$node->poll('SELECT true');
+			$node->sql("ALTER SYSTEM RESET streamx.crash_point; SELECT pg_reload_conf()");
+			insert(1);
+			$node->poll("SELECT process_all_available('q', '60 s') IS NOT NULL");
+			is(rows(), join(' ', $first .. $next), "$point:$action: every row is in the directory once");
+			drop();
+		}
+	}
+}
+
+# ---- the sink is away
+
+create(max_pending => 2);
+my $first = $next + 1;
+chmod 0500, $out;
+rename $out, "$out.away";
+for (1 .. 4)
+{
+	insert(1);
+	$node->try_sql("SELECT process_all_available('q', '300 ms')");
+}
+ok(wait_for_state('sink_blocked'), 'a sink that is away blocks the query');
+like($node->sql("SELECT waits_for FROM streamx.queries WHERE name = 'q'"), qr/^sink: could not create file/, 'the view says why');
+is($node->sql('SELECT count(DISTINCT batch) FROM streamx.intent'), 2, 'as many batches as allowed went on');
+ok($node->sql("SELECT stop_query('q')"), 'stop works while it is blocked');
+$node->sql("SELECT start_query('q')");
+rename "$out.away", $out;
+chmod 0755, $out;
+$node->poll("SELECT process_all_available('q', '60 s') IS NOT NULL");
+is(rows(), join(' ', $first .. $next), 'once it is back every row arrives once, in all its batches');
+is($node->sql('SELECT count(*) FROM streamx.intent'), 0, 'and the outbox is empty');
+
+# ---- PostgreSQL went back: the mark is ahead
+
+$node->sql("SELECT stop_query('q')");
+my $before = rows();
+my ($mark_file) = glob "$out/*.mark";
+open my $f, '>', $mark_file;
+print $f "1000\n";
+close $f;
+insert(1);
+$node->sql("SELECT start_query('q')");
+ok(wait_for_state('sink_ahead'), 'a mark ahead of the checkpoint stops the query');
+is(rows(), $before, 'nothing is written');
+$node->try_sql("SELECT start_query('q')");
+ok(wait_for_state('sink_ahead'), 'again without a decision, it stops again');
+$node->sql("SELECT start_query('q', on_rewind => 'continue_after_sink')");
+$node->poll("SELECT process_all_available('q', '60 s') IS NOT NULL");
+is(rows(), "$before $next", 'continue_after_sink: what is new is written');
+is(mark(), 1001, 'behind what the sink had');
+is($node->sql("SELECT batch_id FROM streamx.queries WHERE name = 'q'"), 1001, 'batch ids go on there');
+$node->sql("SELECT stop_query('q'); SELECT start_query('q')");
+insert(1);
+$node->poll("SELECT process_all_available('q', '60 s') IS NOT NULL");
+is(mark(), 1002, 'and it needs the decision no more');
+
+# ---- the sink lost its mark
+
+$node->sql("SELECT stop_query('q')");
+unlink $mark_file;
+insert(1);
+$node->sql("SELECT start_query('q')");
+ok(wait_for_state('sink_unknown'), 'a mark that should be there and is not stops the query');
+$before = rows();
+$node->sql("SELECT start_query('q', on_rewind => 'new_incarnation')");
+$node->poll("SELECT process_all_available('q', '60 s') IS NOT NULL");
+is(rows(), "$before $next", 'new_incarnation: what is new is written');
+my @marks = glob "$out/*.mark";
+is(scalar(@marks), 1, 'under a new mark');
+isnt($marks[0], $mark_file, 'of a new incarnation');
+drop();
+
+# ---- clones
+
+create();
+$node->sql("ALTER SYSTEM SET streamx.external_sinks = 'muted'");
+$node->restart;
+insert(3);
+$node->poll("SELECT process_all_available('q', '60 s') IS NOT NULL");
+is(rows(), '', 'muted: it runs and writes nothing');
+$node->sql("ALTER SYSTEM SET streamx.external_sinks = 'off'");
+$node->restart;
+ok($node->poll("SELECT state <> 'running' FROM streamx.queries WHERE name = 'q'"), 'off: it does not start');
+is(rows(), '', 'and writes nothing');
+
+done_testing();
