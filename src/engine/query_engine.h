@@ -14,7 +14,6 @@
 
 #include "checkpoint/batch_record.h"
 #include "engine/engine.h"
-#include "engine/pending.h"
 #include "exec/exec.h"
 #include "plan/plan.h"
 #include "sink/sink.h"
