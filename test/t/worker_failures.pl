@@ -58,6 +58,13 @@ pass('the other query is not held up');
 mood('');
 ok($node->poll("SELECT state = 'running' AND failures_in_a_row = 0 FROM streamx.queries WHERE name = 'sick'", 't', 40), 'it recovers when the cause is gone');
 isnt(pid_of('sick'), $pid, 'every third failure in a row brings a fresh process');
+mood('40001');
+$node->poll("SELECT failures_in_a_row > 0 FROM streamx.queries WHERE name = 'sick'", 't', 20);
+mood('');
+$node->poll("SELECT state = 'running' AND failures_in_a_row = 0 FROM streamx.queries WHERE name = 'sick'", 't', 40);
+is($node->sql("SELECT count(*) FROM pg_locks l JOIN streamx.queries q ON q.pid = l.pid
+	WHERE q.name = 'sick' AND l.locktype = 'object' AND l.classid = 'streamx.query'::regclass AND l.objid = q.id::oid AND l.objsubid = 0 AND granted"),
+	'1', 'after an aborted batch the query is locked again');
 
 # --- deterministic: three in a row, then failed
 mood('22012');
