@@ -265,6 +265,14 @@ options_default(SxQueryOptions *options)
 }
 
 static void
+given_twice(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("query option \"%s\" is given twice", name)));
+}
+
+static void
 not_an_object(void)
 {
 	ereport(ERROR,
@@ -297,9 +305,7 @@ sx_query_options_parse(Jsonb *json, SxQueryOptions *options)
 			unknown_option(name);
 		for (int i = 0; i < nseen; i++)
 			if (seen[i] == row)
-				ereport(ERROR,
-						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						 errmsg("query option \"%s\" is given twice", row->name)));
+				given_twice(row->name);
 		seen[nseen++] = row;
 		(void) JsonbIteratorNext(&it, &value, true);	/* WJB_VALUE */
 		text = scalar_text(&value);
@@ -318,6 +324,7 @@ merge_into(Jsonb *json, JsonbValue *values, bool *set)
 {
 	JsonbIterator *it;
 	JsonbValue	value;
+	bool		seen[lengthof(option_rows)] = {false};
 
 	if (json == NULL)
 		return;
@@ -332,6 +339,9 @@ merge_into(Jsonb *json, JsonbValue *values, bool *set)
 
 		if (row == NULL)
 			unknown_option(name);
+		if (seen[row - option_rows])
+			given_twice(row->name);
+		seen[row - option_rows] = true;
 		(void) JsonbIteratorNext(&it, &value, true);
 		values[row - option_rows] = value;
 		set[row - option_rows] = value.type != jbvNull;
