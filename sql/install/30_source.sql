@@ -56,6 +56,8 @@ CREATE EVENT TRIGGER streamx_ddl ON ddl_command_end
 CREATE EVENT TRIGGER streamx_drop ON sql_drop
 	EXECUTE FUNCTION streamx.stream_drop();
 -- Also in a session that applies replicated commands.
+COMMENT ON EVENT TRIGGER streamx_ddl IS 'Follows changes of streams.';
+COMMENT ON EVENT TRIGGER streamx_drop IS 'Gives back the storage of dropped streams.';
 ALTER EVENT TRIGGER streamx_ddl ENABLE ALWAYS;
 ALTER EVENT TRIGGER streamx_drop ENABLE ALWAYS;
 

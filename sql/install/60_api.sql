@@ -85,3 +85,4 @@ REVOKE ALL ON FUNCTION streamx.on_drop() FROM PUBLIC;
 COMMENT ON FUNCTION streamx.on_drop() IS 'Forgets continuous queries whose view was dropped.';
 CREATE EVENT TRIGGER streamx_on_drop ON sql_drop EXECUTE FUNCTION streamx.on_drop();
 COMMENT ON EVENT TRIGGER streamx_on_drop IS 'Forgets continuous queries whose view was dropped.';
+ALTER EVENT TRIGGER streamx_on_drop ENABLE ALWAYS;

@@ -20,7 +20,6 @@
 #include "registry/failure.h"
 #include "state/state_store.h"
 #include "worker/hold.h"
-#include "worker/pending.h"
 
 char *
 sx_api_text_arg(FunctionCallInfo fcinfo, int n)

@@ -32,7 +32,6 @@
 #include "source/source.h"
 #include "state/state_store.h"
 #include "worker/hold.h"
-#include "worker/pending.h"
 
 PG_FUNCTION_INFO_V1(sx_api_create_query);
 PG_FUNCTION_INFO_V1(sx_api_alter_query);
@@ -223,8 +222,6 @@ sx_query_create(const SxNewQuery *new)
 	SxUserSwitch saved;
 	SxPlan	   *plan;
 
-	if (sx_exec_explain == NULL || sx_state_create == NULL)
-		elog(ERROR, "this build of streamx cannot run queries yet");
 	PreventCommandIfReadOnly("create_query()");
 	PreventCommandDuringRecovery("create_query()");
 	sx_query_name_check(new->name);

@@ -249,6 +249,7 @@ open_and_step(SxStep *step)
 		set_state(SX_RUN_STARTING);
 		MemoryContextSwitchTo(worker.context);
 		worker.engine = sx_engine_open(worker.args.query_id, worker.slot);
+		set_state(SX_RUN_RUNNING);
 	}
 	*step = sx_engine_step(worker.engine);
 }
