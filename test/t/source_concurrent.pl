@@ -95,6 +95,19 @@ at_once(writers(4), sub {
 });
 check('a long transaction beside short ones');
 
+# what the worker knew in memory is gone, the transaction is still there
+at_once(writers(3), sub {
+	$node->try_sql("BEGIN; SELECT put(102, 2000); SELECT pg_sleep(2.5); SELECT put(102, 2000); COMMIT");
+}, sub {
+	for my $i (1 .. 3)
+	{
+		select undef, undef, undef, 0.5;
+		$node->sql("SELECT stop_query('q')");
+		$node->sql("SELECT start_query('q')");
+	}
+});
+check('a restart beside a long transaction');
+
 at_once(writers(3), sub {
 	for my $i (1 .. 10)
 	{
