@@ -6,6 +6,7 @@
 
 #include <limits.h>
 
+#include "miscadmin.h"
 #include "utils/guc.h"
 
 #include "base/settings.h"
@@ -74,11 +75,14 @@ sx_settings_define(void)
 							"Counts errors that repeating cannot cure, such as a division by zero.",
 							&sx_max_failures_in_a_row, 3, 1, 1000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("streamx.max_queries",
-							"Continuous queries that can run at the same time in the server.",
-							NULL,
-							&sx_max_queries, 64, 1, 1024,
-							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+
+	/* The server ends a session that defines such a setting after its start. */
+	if (process_shared_preload_libraries_in_progress)
+		DefineCustomIntVariable("streamx.max_queries",
+								"Continuous queries that can run at the same time in the server.",
+								NULL,
+								&sx_max_queries, 64, 1, 1024,
+								PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("streamx.state_directory",
 							   "Folder of the state stores; empty means streamx in the data directory.",
 							   NULL,
