@@ -120,7 +120,8 @@ state_name(const SxQuery *query, const SxQuerySlot *slot, const char **waits_for
 		case SX_RUN_RETRYING:
 			return "retrying";
 		case SX_RUN_SINK_BLOCKED:
-			*waits_for = "its sink";
+			if (*waits_for == NULL)
+				*waits_for = "its sink";
 			return "sink_blocked";
 		case SX_RUN_RUNNING:
 		case SX_RUN_STOPPING:

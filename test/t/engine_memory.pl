@@ -50,16 +50,25 @@ END \$\$;
 SQL
 }
 
+# Used bytes of all contexts of a worker but its local buffers, which temp_buffers bounds.
+my %reports;
+
 sub memory
 {
 	my ($query) = @_;
 	my $pid = $node->sql("SELECT pid FROM streamx.queries WHERE name = '$query'");
+	my $number = $reports{$pid}++;
 	$node->sql("SELECT pg_log_backend_memory_contexts($pid)");
 	for (1 .. 100)
 	{
-		my $log = SxCluster::slurp($node->{log});
-		my @totals = $log =~ /\[$pid\][^\n]*Grand total: (\d+) bytes in \d+ blocks; \d+ free \(\d+ chunks\); (\d+) used/g;
-		return $totals[-1] if @totals / 2 > ($memory::seen{$pid} || 0) && ($memory::seen{$pid} = @totals / 2);
+		my @lines = grep { /\[$pid\]/ } split /\n/, SxCluster::slurp($node->{log});
+		my ($report, $used) = (0, 0);
+		for (@lines)
+		{
+			$used = 0 if /level: 0; TopMemoryContext/;
+			$used += $1 if /level: \d+;.* (\d+) used$/ && !/LocalBufferContext/;
+			return $used if /Grand total/ && $report++ == $number;
+		}
 		select undef, undef, undef, 0.1;
 	}
 	die "no memory contexts of $query in the log";
