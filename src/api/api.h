@@ -24,6 +24,9 @@ extern SxQuery *sx_api_owned_query(const char *name);
 /* May the current role see it: those, and pg_monitor. */
 extern bool sx_api_may_see(const SxQuery *query);
 
+/* The row as it is now that we have the lock that controls it; an error if it is gone. */
+extern SxQuery *sx_api_read_again(const SxQuery *query);
+
 /* Takes the query from its worker within stop_timeout (NOTICE if a batch was cut off) and reads its row again. */
 extern SxQuery *sx_api_take_query(const SxQuery *query);
 

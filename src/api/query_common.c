@@ -77,6 +77,18 @@ sx_api_may_see(const SxQuery *query)
 }
 
 SxQuery *
+sx_api_read_again(const SxQuery *query)
+{
+	SxQuery    *now = sx_query_by_id(query->id, true);
+
+	if (now == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("query \"%s\" was dropped meanwhile", query->name)));
+	return now;
+}
+
+SxQuery *
 sx_api_take_query(const SxQuery *query)
 {
 	bool		aborted;
@@ -92,7 +104,7 @@ sx_api_take_query(const SxQuery *query)
 						query->name, sx_stop_timeout),
 				 errdetail("Nothing of it was committed; it runs again when the query is started.")));
 	/* What the worker wrote last, and what others did while we waited for the lock. */
-	return sx_query_by_id(query->id, false);
+	return sx_api_read_again(query);
 }
 
 void

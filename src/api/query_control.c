@@ -67,7 +67,7 @@ start_query(const char *name, const char *on_rewind, bool reset)
 	check_on_rewind(on_rewind);
 	query = sx_api_owned_query(name);
 	sx_query_lock_control(query->id);
-	query = sx_query_by_id(query->id, false);
+	query = sx_api_read_again(query);
 	if (query->wanted == SX_WANTED_RUNNING)
 	{
 		ereport(NOTICE, (errmsg("query \"%s\" is running already", name)));
@@ -138,7 +138,7 @@ sx_api_stop_query(PG_FUNCTION_ARGS)
 		ereport(NOTICE,
 				(errmsg("the running batch of query \"%s\" was aborted", name),
 				 errdetail("Nothing of it was committed; it runs again when the query is started.")));
-	query = sx_query_by_id(query->id, false);
+	query = sx_api_read_again(query);
 	if (query->wanted == SX_WANTED_RUNNING)
 		sx_query_set_wanted(query->id, SX_WANTED_STOPPED);
 	if (!ended)
