@@ -217,6 +217,7 @@ sx_database_find(Oid database, bool make)
 	memset(unused, 0, sizeof(*unused));
 	unused->database = database;
 	unused->in_use = true;
+	unused->starts = ++sx_shared->serial;	/* not what the launcher saw in an entry before it */
 	return unused;
 }
 

@@ -93,7 +93,7 @@ typedef struct SxDatabaseSlot
 	Latch	   *latch;
 	bool		wanted;			/* launcher: start a scheduler here */
 	pid_t		held_by;		/* backend that copies, renames or drops the database */
-	int			starts;			/* schedulers that got as far as to enter themselves here */
+	int			starts;			/* a new serial with each scheduler that enters itself here */
 	int			failures;		/* of them in a row that ended by an error */
 } SxDatabaseSlot;
 
@@ -104,6 +104,7 @@ typedef struct SxShared
 	bool		visit_all;		/* launcher: look into every database */
 	ConditionVariable queries_changed;	/* a query was started or has ended, a slot was taken */
 	SxDatabaseSlot databases[SX_MAX_DATABASES];
+	int			serial;			/* of entries and schedulers, never given twice */
 	LWLockPadded *stream_locks; /* SX_STREAM_LOCKS: writers shared, scan exclusive (source/table_stream.c) */
 	pg_atomic_uint64 stream_commits;	/* raised by every commit that wrote a stream */
 	int			nslots;

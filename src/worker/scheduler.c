@@ -92,7 +92,7 @@ attach(Oid database)
 	entry = sx_database_find(database, true);
 	if (entry != NULL)
 	{
-		entry->starts++;
+		entry->starts = ++sx_shared->serial;
 		ok = entry->pid == 0 && entry->held_by == 0;
 	}
 	if (ok)
