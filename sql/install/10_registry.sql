@@ -93,4 +93,19 @@ CREATE TABLE streamx.failure (
 CREATE INDEX failure_query_at ON streamx.failure (query, at);
 COMMENT ON TABLE streamx.failure IS 'The last failures of each query; read streamx.failures instead.';
 
-REVOKE ALL ON streamx.query, streamx.batch, streamx.intent, streamx.failure FROM PUBLIC;
+-- Rows that made a batch fail and were left out of it (option on_error).
+CREATE TABLE streamx.quarantine_row (
+	query bigint NOT NULL,
+	at timestamptz NOT NULL,
+	batch bigint NOT NULL,
+	stream oid NOT NULL,
+	position bigint NOT NULL,
+	data json NOT NULL,
+	sqlstate text NOT NULL,
+	message text NOT NULL
+);
+CREATE INDEX quarantine_row_query_batch ON streamx.quarantine_row (query, batch);
+COMMENT ON TABLE streamx.quarantine_row IS 'Rows that no batch could take; read streamx.quarantine instead.';
+
+REVOKE ALL ON streamx.query, streamx.batch, streamx.intent, streamx.failure,
+	streamx.quarantine_row FROM PUBLIC;

@@ -96,5 +96,13 @@ CREATE VIEW streamx.failures WITH (security_barrier) AS
 	WHERE streamx.query_visible(q.id);
 COMMENT ON VIEW streamx.failures IS 'The last failures of each query, at most 100.';
 
-GRANT SELECT ON streamx.queries, streamx.progress, streamx.sources, streamx.state_operators,
+CREATE VIEW streamx.quarantine WITH (security_barrier) AS
+	SELECT q.name AS query, r.at, r.batch AS batch_id, r.stream::pg_catalog.regclass AS stream, r.position,
+		r.data, r.sqlstate, r.message
+	FROM streamx.query q JOIN streamx.quarantine_row r ON r.query = q.id
+	WHERE streamx.query_visible(q.id);
+COMMENT ON VIEW streamx.quarantine IS
+	'Rows that made a batch fail and were left out of it, with the error; queries with option on_error = quarantine.';
+
+GRANT SELECT ON streamx.queries, streamx.quarantine, streamx.progress, streamx.sources, streamx.state_operators,
 	streamx.late_rows, streamx.failures TO PUBLIC;

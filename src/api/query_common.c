@@ -18,6 +18,7 @@
 #include "checkpoint/batch_record.h"
 #include "checkpoint/outbox.h"
 #include "registry/failure.h"
+#include "registry/quarantine.h"
 #include "state/state_store.h"
 #include "worker/hold.h"
 
@@ -119,6 +120,7 @@ sx_api_reset_checkpoint(SxQuery *query)
 	sx_batch_record_delete_all(query->id);
 	sx_outbox_delete_all(query->id);
 	sx_failure_delete_all(query->id);
+	sx_quarantine_delete_all(query->id);
 	sx_uuid_random(&query->incarnation);
 	query->database = MyDatabaseId;
 	query->layout = NULL;
@@ -136,5 +138,6 @@ sx_api_forget_query(int64 id)
 	sx_batch_record_delete_all(id);
 	sx_outbox_delete_all(id);
 	sx_failure_delete_all(id);
+	sx_quarantine_delete_all(id);
 	sx_query_delete(id);
 }

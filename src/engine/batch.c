@@ -20,6 +20,7 @@
 #include "base/settings.h"
 #include "checkpoint/outbox.h"
 #include "engine/query_engine.h"
+#include "engine/search.h"
 
 /* Old batch records are deleted this often. */
 #define TRIM_EVERY	100
@@ -63,14 +64,15 @@ commit_batch(SxEngine *engine)
 		sx_state_commit(engine->state);
 	engine->at = engine->next;
 	engine->next = NULL;
+	sx_search_end(engine);
 	engine->commit_started = false;
 	MemoryContextSwitchTo(engine->batch_context);
 }
 
 /* ---- the position ---- */
 
-static SxOffset *
-copy_offset(SxSource *source, const SxOffset *offset)
+SxOffset *
+sx_batch_copy_offset(SxSource *source, const SxOffset *offset)
 {
 	return source->routine->offset_parse(source, source->routine->offset_print(offset));
 }
@@ -92,7 +94,7 @@ begin_position(SxEngine *engine)
 	MemoryContextReset(next->context);
 	oldcontext = MemoryContextSwitchTo(next->context);
 	for (int i = 0; i < engine->nsources; i++)
-		next->offsets[i] = copy_offset(engine->sources[i], at->offsets[i]);
+		next->offsets[i] = sx_batch_copy_offset(engine->sources[i], at->offsets[i]);
 	MemoryContextSwitchTo(oldcontext);
 	engine->next = next;
 }
@@ -104,7 +106,7 @@ advance_offsets(SxEngine *engine, SxBatch *batch)
 
 	for (int i = 0; i < engine->nsources; i++)
 		if (batch->sources.sources[i].end != NULL)
-			engine->next->offsets[i] = copy_offset(engine->sources[i],
+			engine->next->offsets[i] = sx_batch_copy_offset(engine->sources[i],
 												   batch->sources.sources[i].end);
 	MemoryContextSwitchTo(oldcontext);
 }
@@ -294,8 +296,12 @@ run_batch(SxEngine *engine, SxBatch *batch)
 	sx_batch_watermark_begin(engine, next, batch->timestamp);
 
 	INSTR_TIME_SET_CURRENT(since);
+	engine->writing_sink = false;
 	run_plan(engine, batch);
+	engine->writing_sink = true;
 	write_sink(engine, batch);
+	engine->writing_sink = false;
+	sx_search_after_run(engine, batch);
 	batch->us_add_batch = elapsed_us(since);
 
 	next->batch_id = batch->id;
@@ -351,7 +357,13 @@ sx_batch_run(SxEngine *engine)
 
 	begin_transaction(engine);
 	batch = make_batch(engine);
-	has_data = sx_choose_ranges(engine, batch);
+	if (sx_search_active(engine))
+	{
+		sx_search_ranges(engine, batch);
+		has_data = true;
+	}
+	else if ((has_data = sx_choose_ranges(engine, batch)))
+		sx_search_remember(engine, batch);
 	batch->us_latest_offset = elapsed_us(batch->started);
 	if (!has_data && !sx_batch_watermark_owes(engine, engine->at, batch->timestamp))
 	{

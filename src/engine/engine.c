@@ -120,7 +120,7 @@ source_due(SxEngine *engine, TimestampTz now)
 static bool
 reason_to_look(SxEngine *engine, uint64 asked, uint64 commits, TimestampTz now)
 {
-	return !engine->looked ||
+	return !engine->looked || sx_search_active(engine) ||
 		commits != engine->seen_commits ||
 		asked != pg_atomic_read_u64(&engine->slot->drained) ||
 		sx_batch_watermark_owes(engine, engine->at, now) ||
@@ -199,7 +199,7 @@ step(SxEngine *engine)
 		if (sx_publish_blocked(engine))
 			return SX_STEP_BLOCKED;
 	}
-	if (!sx_trigger_due(engine, now))
+	if (!sx_search_active(engine) && !sx_trigger_due(engine, now))
 	{
 		sx_publish_pending(engine);
 		return SX_STEP_IDLE;
@@ -308,6 +308,12 @@ sx_engine_abort(SxEngine *engine)
 	if (engine->out_of_memory)
 		engine->max_rows = Max(engine->max_rows / 2, 1);
 	MemoryContextReset(engine->batch_context);
+}
+
+bool
+sx_engine_searching(const SxEngine *engine)
+{
+	return sx_search_active(engine);
 }
 
 void

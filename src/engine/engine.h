@@ -40,6 +40,16 @@ extern TimestampTz sx_engine_next_time(SxEngine *engine);
 /* Forgets the failed batch: pending state dropped; a later step tries again (over half the rows after out-of-memory). */
 extern void sx_engine_abort(SxEngine *engine);
 
+/*
+ * After sx_engine_abort: true if the failure was an answer in the engine's own
+ * search for bad rows (option on_error), and step is to be called again as if
+ * nothing had happened.
+ */
+extern bool sx_engine_absorb(SxEngine *engine, const ErrorData *error);
+
+/* Is it searching? Then errors are expected and not worth a line in the log. */
+extern bool sx_engine_searching(const SxEngine *engine);
+
 /* clean: leaves a store that the next start can trust. May run while failing if not clean. */
 extern void sx_engine_close(SxEngine *engine, bool clean);
 

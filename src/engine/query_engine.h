@@ -20,6 +20,8 @@
 #include "source/source.h"
 #include "state/state_store.h"
 
+typedef struct SxSearch SxSearch;	/* search.c */
+
 /* How far the query is: what the last batch record says. */
 typedef struct SxPosition
 {
@@ -68,6 +70,10 @@ struct SxEngine
 	bool		out_of_memory;	/* seen by the error context callback */
 	bool		state_lost;		/* maintenance failed: the state must be opened again */
 	bool		maintaining;
+
+	/* option on_error = quarantine */
+	bool		writing_sink;	/* an error now comes from the sink */
+	SxSearch   *search;			/* the range of the last batch, or the search in it */
 
 	/* when to look and how much to take */
 	bool		looked;			/* a look has found nothing since the last batch */
@@ -127,6 +133,10 @@ extern void sx_sink_recovered(SxEngine *engine);
 
 /* batch.c */
 extern bool sx_batch_run(SxEngine *engine);
+extern SxOffset *sx_batch_copy_offset(SxSource *source, const SxOffset *offset);
+
+/* search.c */
+extern bool sx_search_active(const SxEngine *engine);
 
 /* choose.c */
 extern bool sx_choose_ranges(SxEngine *engine, SxBatch *batch);

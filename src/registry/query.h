@@ -69,6 +69,8 @@ typedef struct SxQueryOptions
 	int			batch_rows;		/* cut a batch after about so many rows */
 	int			max_pending;	/* intents that may wait for an outside sink */
 	bool		no_data_batches;	/* default true */
+	bool		quarantine;		/* on_error: rows that make a batch fail are put aside */
+	int			quarantine_limit;	/* so many at most; one more fails the query */
 	bool		starting_latest;	/* starting_offsets: earliest (false) or latest */
 	bool		changelog;		/* false: snapshot of touched key groups per batch */
 	const char *directory;		/* of the directory sink */

@@ -151,6 +151,18 @@ set_no_data_batches(SxQueryOptions *options, const char *value)
 }
 
 static bool
+set_on_error(SxQueryOptions *options, const char *value)
+{
+	return parse_word(value, "fail", "quarantine", &options->quarantine);
+}
+
+static bool
+set_quarantine_limit(SxQueryOptions *options, const char *value)
+{
+	return parse_int_in(value, 0, 0, INT_MAX, &options->quarantine_limit);
+}
+
+static bool
 set_starting_offsets(SxQueryOptions *options, const char *value)
 {
 	return parse_word(value, "earliest", "latest", &options->starting_latest);
@@ -184,6 +196,8 @@ static const OptionRow option_rows[] = {
 	{"max_retries", "a number, or -1 for no limit", set_max_retries},
 	{"multiple_watermark_policy", "min or max", set_watermark_policy},
 	{"no_data_batches", "true or false", set_no_data_batches},
+	{"on_error", "fail or quarantine", set_on_error},
+	{"quarantine_limit", "a number of rows", set_quarantine_limit},
 	{"starting_offsets", "earliest or latest", set_starting_offsets},
 	{"state_memory", "a size of at least \"1 MB\"; a number without a unit is kB", set_state_memory},
 	{"state_store", "rocksdb or table", set_state_store},
@@ -257,6 +271,7 @@ options_default(SxQueryOptions *options)
 	options->watermark_policy = SX_WATERMARK_MIN;
 	options->max_future_skew = DEFAULT_FUTURE_SKEW;
 	options->max_retries = -1;
+	options->quarantine_limit = 10000;
 	options->batches_to_retain = sx_batches_to_retain;
 	options->batch_rows = sx_batch_rows;
 	options->max_pending = 100;

@@ -38,6 +38,7 @@ typedef struct StreamScanState
 	SxBatchSource *batch;		/* NULL: a plain SELECT */
 	SxScan	   *scan;			/* NULL: no rows */
 	bool		counting;		/* this pass counts; it began at the beginning */
+	int64		row;			/* ordinal of the next one in the range */
 	SxEventTimes seen;
 } StreamScanState;
 
@@ -157,18 +158,44 @@ begin_scan(ForeignScanState *node, int eflags)
 	start_counting(state);
 }
 
+static bool
+row_is_given(const SxBatchSource *batch, int64 row)
+{
+	int			low = 0;
+	int			high = batch->nhidden;
+
+	if (row < batch->first_row || row >= batch->behind_row)
+		return false;
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (batch->hidden[middle] == row)
+			return false;
+		if (batch->hidden[middle] < row)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return true;
+}
+
 static TupleTableSlot *
 iterate_scan(ForeignScanState *node)
 {
 	StreamScanState *state = node->fdw_state;
 	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
 
-	if (state->scan != NULL &&
-		state->scan->source->routine->scan_next(state->scan, slot))
+	while (state->scan != NULL &&
+		   state->scan->source->routine->scan_next(state->scan, slot))
 	{
+		int64		row = state->row++;
+
 		if (state->counting)
 			sx_event_times_see(&state->seen, slot);
-		return slot;
+		if (state->batch == NULL || !state->batch->selective ||
+			row_is_given(state->batch, row))
+			return slot;
 	}
 	if (state->counting)
 	{
@@ -185,6 +212,7 @@ rescan(ForeignScanState *node)
 
 	if (state->scan != NULL)
 		state->scan->source->routine->scan_rescan(state->scan);
+	state->row = 0;
 	start_counting(state);
 }
 

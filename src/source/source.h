@@ -129,6 +129,16 @@ typedef struct SxBatchSource
 	SxOffset   *end;
 	AttrNumber	event_attnum;	/* watermark column, 0: none */
 
+	/*
+	 * Only some rows of the range, by their ordinal in it: [first_row, behind_row)
+	 * without the hidden ones (sorted). All rows count as read whatever is given.
+	 */
+	bool		selective;
+	int64		first_row;
+	int64		behind_row;
+	int			nhidden;
+	const int64 *hidden;
+
 	/* filled by the first scan that reached the end; drained by the engine otherwise */
 	bool		counted;
 	int64		rows;

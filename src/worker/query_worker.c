@@ -272,7 +272,8 @@ guarded_step(SxStep *step)
 		HOLD_INTERRUPTS();
 		MemoryContextSwitchTo(TopMemoryContext);
 		error = CopyErrorData();
-		if (!worker.slot->cancel_requested)
+		if (!worker.slot->cancel_requested &&
+			(worker.engine == NULL || !sx_engine_searching(worker.engine)))
 			EmitErrorReport();
 		AbortCurrentTransaction();
 		/* An abort gives session locks away, too; outside a transaction it does nothing. */
@@ -368,6 +369,12 @@ run_batches(void)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 		error = guarded_step(&step);
+		if (error != NULL && worker.engine != NULL &&
+			!worker.slot->cancel_requested && sx_engine_absorb(worker.engine, error))
+		{
+			FreeErrorData(error);
+			continue;
+		}
 		if (error != NULL)
 		{
 			if (!after_failure(error))
