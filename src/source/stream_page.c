@@ -108,6 +108,7 @@ sx_stream_page_read(SxStreamPage *page, Relation heap, int64 generation,
 	{
 		ItemId		item = PageGetItemId(page->page, n);
 		uint64		xid;
+		bool		visible;
 
 		if (!ItemIdIsNormal(item))
 			continue;
@@ -131,7 +132,11 @@ sx_stream_page_read(SxStreamPage *page, Relation heap, int64 generation,
 				continue;
 			}
 		}
-		if (row_visible(&tuple, page->buffer, range->snapshot, !range->all))
+		visible = row_visible(&tuple, page->buffer, range->snapshot, !range->all);
+		if (range->all)
+			HeapCheckForSerializableConflictOut(visible, heap, &tuple, page->buffer,
+												range->snapshot);
+		if (visible)
 			page->rows[page->nrows++] = n;
 	}
 	LockBuffer(page->buffer, BUFFER_LOCK_UNLOCK);

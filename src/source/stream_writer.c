@@ -28,12 +28,14 @@
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/smgr.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "base/settings.h"
 #include "monitor/shared.h"
 #include "source/stream_storage.h"
 #include "source/stream_writer.h"
@@ -69,6 +71,9 @@ static Oid *touched = NULL;
 static int	ntouched = 0;
 static int	touched_size = 0;
 
+/* A heap grew past a part of streamx.stream_segment_size: somebody should look. */
+static bool grown = false;
+
 static void
 at_transaction_end(XactEvent event, void *arg)
 {
@@ -79,11 +84,15 @@ at_transaction_end(XactEvent event, void *arg)
 				pg_atomic_fetch_add_u64(&sx_shared->stream_commits, 1);
 			for (int i = 0; i < ntouched; i++)
 				sx_wake_stream_readers(MyDatabaseId, touched[i]);
+			if (grown)
+				sx_wake_scheduler(MyDatabaseId);
 			ntouched = 0;
+			grown = false;
 			break;
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PREPARE:	/* the workers' safety look finds it after COMMIT PREPARED */
 			ntouched = 0;
+			grown = false;
 			break;
 		default:
 			break;
@@ -136,17 +145,34 @@ open_current_heap(StreamWriter *writer)
 	}
 }
 
+/*
+ * Without running queries no scheduler looks after the storage. It is called when
+ * a large heap has got one step larger, so at most once for so many rows.
+ */
+static void
+note_growth(BlockNumber before, BlockNumber after)
+{
+	BlockNumber step = Max((BlockNumber) (sx_stream_segment_size / (BLCKSZ / 1024)) / 2, 1);
+
+	if (after / step > before / step && after / step >= 2)
+		grown = true;
+}
+
 static void
 flush(StreamWriter *writer)
 {
+	BlockNumber before;
+
 	if (writer->nrows == 0)
 		return;
 	open_current_heap(writer);
+	before = RelationGetNumberOfBlocks(writer->heap);
 	RelationSetTargetBlock(writer->heap, InvalidBlockNumber);
 	sx_stream_write_lock(writer->stream);
 	heap_multi_insert(writer->heap, writer->slots, writer->nrows, writer->command,
 					  HEAP_INSERT_SKIP_FSM, NULL);
 	sx_stream_write_unlock(writer->stream);
+	note_growth(before, RelationGetTargetBlock(writer->heap));
 	for (int i = 0; i < writer->nrows; i++)
 		ExecClearTuple(writer->slots[i]);
 	writer->nrows = 0;

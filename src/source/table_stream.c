@@ -49,6 +49,7 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "storage/predicate.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -406,7 +407,10 @@ scan_all(SxSource *source, Snapshot snapshot)
 
 	sx_stream_range_init(&scan->range, NULL, NULL, snapshot);
 	for (int i = 0; i < scan->heaps.n; i++)
+	{
+		PredicateLockRelation(scan->heaps.rels[i], snapshot);	/* SERIALIZABLE */
 		sx_block_runs_add(&scan->blocks[i], 0, RelationGetNumberOfBlocks(scan->heaps.rels[i]), 0);
+	}
 	scan_rescan(&scan->base);
 	return &scan->base;
 }

@@ -497,6 +497,7 @@ sx_scheduler_main(Datum arg)
 		clear_wanted();
 		if (!look())
 		{
+			rotate_streams();	/* a writer may have called for that alone */
 			if (try_leave())
 				break;
 			continue;

@@ -117,4 +117,12 @@ $node->restart;
 $node->sql("INSERT INTO n VALUES (1, 2)");
 is($node->sql("SELECT b FROM n"), 2, 'what was created then is usable');
 
+# ---- storage of a stream that no query reads ----
+$node->set('streamx.stream_segment_size', '1MB');
+$node->restart;
+$node->sql("CREATE FOREIGN TABLE g (a int, pad text) SERVER streamx OPTIONS (retention '0 s')");
+$node->sql("INSERT INTO g SELECT i, repeat('x', 500) FROM generate_series(1, 2000) i") for 1 .. 3;
+ok($node->poll("SELECT max(generation) > 1 FROM streamx.stream WHERE stream = 'g'::regclass", 't', 30),
+	'its writers call for somebody to look after it');
+
 done_testing;
