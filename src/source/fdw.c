@@ -11,6 +11,10 @@
 #include "access/sysattr.h"
 #include "catalog/pg_class.h"
 #include "commands/explain.h"
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
 #include "executor/executor.h"
 #include "foreign/foreign.h"
 #include "nodes/makefuncs.h"

@@ -72,6 +72,6 @@ extern bool sx_stream_offset_equal(const SxOffset *a, const SxOffset *b);
 extern BlockNumber sx_stream_offset_low(const SxStreamOffset *offset, int64 generation, Oid file);
 
 /* Raises ERRCODE_SX_CHECKPOINT; what: a full sentence. */
-extern void sx_stream_offset_invalid(const char *stream_name, const char *what) pg_attribute_noreturn();
+extern void sx_stream_offset_invalid(const char *stream_name, const char *what);
 
 #endif
