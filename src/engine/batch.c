@@ -293,6 +293,7 @@ run_batch(SxEngine *engine, SxBatch *batch)
 
 	batch->id = engine->skip_to > next->batch_id + 1 ? engine->skip_to : next->batch_id + 1;
 	engine->running_batch = batch->id;
+	engine->batch = batch;
 	sx_batch_watermark_begin(engine, next, batch->timestamp);
 
 	INSTR_TIME_SET_CURRENT(since);
@@ -387,6 +388,7 @@ sx_batch_run(SxEngine *engine)
 	if (no_data != NULL)
 		sx_metrics_publish(engine, no_data);
 	engine->running_batch = -1;
-	engine->max_rows = Min((int64) engine->max_rows * 2, engine->query->options.batch_rows);
+	engine->batch = NULL;
+	sx_choose_more(engine);
 	return true;
 }

@@ -15,6 +15,46 @@
 
 #include "engine/query_engine.h"
 
+/* How many rows the failed batch had, as far as its ranges were read to their ends. */
+static int64
+rows_of_batch(const SxBatch *batch)
+{
+	int64		rows = 0;
+
+	for (int i = 0; batch != NULL && i < batch->sources.n; i++)
+		if (batch->sources.sources[i].counted)
+			rows += batch->sources.sources[i].rows;
+	return rows;
+}
+
+static void
+set_max_rows(SxEngine *engine, int max_rows)
+{
+	engine->max_rows = max_rows;
+	engine->slot->max_rows = max_rows < engine->query->options.batch_rows ? max_rows : 0;
+}
+
+/*
+ * After out of memory: nobody saw the failed batch, so the next attempt may be
+ * half of it.  The slot remembers it for the next process.
+ */
+void
+sx_choose_less(SxEngine *engine)
+{
+	int64		rows = rows_of_batch(engine->batch);
+	int64		base = rows > 0 ? Min(rows, engine->max_rows) : engine->max_rows;
+
+	set_max_rows(engine, Max(base / 2, 1));
+}
+
+/* A batch went well: slowly back to what the query says, or every second one would fail. */
+void
+sx_choose_more(SxEngine *engine)
+{
+	set_max_rows(engine, Min((int64) engine->max_rows + engine->max_rows / 16 + 1,
+							 engine->query->options.batch_rows));
+}
+
 static SxOffset *
 next_end(SxEngine *engine, int i, const SxOffset *start, const SxChoose *choose)
 {

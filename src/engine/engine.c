@@ -304,9 +304,9 @@ sx_engine_abort(SxEngine *engine)
 		engine->state_lost = true;
 	engine->maintaining = false;
 
-	/* Nobody saw the failed batch, so the next attempt may be a smaller one. */
 	if (engine->out_of_memory)
-		engine->max_rows = Max(engine->max_rows / 2, 1);
+		sx_choose_less(engine);
+	engine->batch = NULL;
 	MemoryContextReset(engine->batch_context);
 }
 

@@ -36,6 +36,8 @@ typedef struct SxPosition
 	SxWatermarkInput *inputs;	/* as the plan's watermarks */
 } SxPosition;
 
+typedef struct SxBatch SxBatch;
+
 struct SxEngine
 {
 	/* set when the query is opened */
@@ -65,6 +67,7 @@ struct SxEngine
 
 	/* the step that runs */
 	int64		running_batch;	/* for the error context; -1: none */
+	SxBatch    *batch;			/* whose rows are being processed, or NULL */
 	bool		commit_started; /* its transaction may have committed */
 	TransactionId commit_xid;
 	bool		out_of_memory;	/* seen by the error context callback */
@@ -80,7 +83,7 @@ struct SxEngine
 	uint64		seen_commits;	/* of sx_shared->stream_commits at that look */
 	TimestampTz last_look;
 	TimestampTz next_tick;		/* interval trigger */
-	int			max_rows;		/* batch_rows, less after out of memory */
+	int			max_rows;		/* batch_rows, less after out of memory (also of an earlier process) */
 	bool		more_waits;		/* the last batch was cut: more was there */
 	SxOffset  **stop_at;		/* available_now: frozen at the first step */
 	bool		ran_once;		/* once: its batch has run */
@@ -98,7 +101,7 @@ struct SxEngine
 };
 
 /* One batch while it runs; in the batch context. */
-typedef struct SxBatch
+struct SxBatch
 {
 	int64		id;
 	TimestampTz timestamp;		/* now() in it */
@@ -118,7 +121,7 @@ typedef struct SxBatch
 	int64		us_state;
 	uint64		wal_before;
 	int64		wal_bytes;		/* without the commit record */
-} SxBatch;
+};
 
 /* start.c */
 extern void sx_engine_start(SxEngine *engine, int64 query_id);
@@ -139,6 +142,8 @@ extern SxOffset *sx_batch_copy_offset(SxSource *source, const SxOffset *offset);
 extern bool sx_search_active(const SxEngine *engine);
 
 /* choose.c */
+extern void sx_choose_less(SxEngine *engine);
+extern void sx_choose_more(SxEngine *engine);
 extern bool sx_choose_ranges(SxEngine *engine, SxBatch *batch);
 extern bool sx_choose_data_waits(SxEngine *engine, TimestampTz now);
 extern void sx_choose_freeze(SxEngine *engine);

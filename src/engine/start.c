@@ -374,7 +374,8 @@ sx_engine_start(SxEngine *engine, int64 query_id)
 	check_may_run(query);
 	engine->incarnation = uuid_text(&query->incarnation);
 	engine->run_id = uuid_text(&engine->slot->run_id);
-	engine->max_rows = query->options.batch_rows;
+	engine->max_rows = engine->slot->max_rows > 0 ?
+		Min(engine->slot->max_rows, query->options.batch_rows) : query->options.batch_rows;
 	engine->next_tick = DT_NOBEGIN;
 	engine->plan = plan_query(query);
 	if (query->layout != NULL && engine->plan->layout != NULL)

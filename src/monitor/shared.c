@@ -129,6 +129,7 @@ slot_clear(SxQuerySlot *slot)
 	slot->deterministic_failures = 0;
 	slot->restarts = 0;
 	slot->retry_at = 0;
+	slot->max_rows = 0;
 	slot->waits_for[0] = '\0';
 	SpinLockRelease(&slot->mutex);
 }

@@ -82,6 +82,7 @@ typedef struct SxQuerySlot
 	int			deterministic_failures;
 	int			restarts;
 	TimestampTz retry_at;
+	int			max_rows;		/* of a batch, lowered after out of memory; 0: as the query says */
 	char		waits_for[NAMEDATALEN];	/* '' or what it waits for, for people */
 } SxQuerySlot;
 
