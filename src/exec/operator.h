@@ -13,7 +13,6 @@
 #include "utils/tuplestore.h"
 
 #include "exec/exec.h"
-#include "exec/pending.h"
 
 struct SxOperatorRoutine;
 
