@@ -121,6 +121,8 @@ sx_stream_heaps_open(Oid stream, const char *name, SxStreamHeaps *heaps)
 	SxStreamStorage again;
 	int			order[SX_STREAM_HEAPS];
 
+	/* The stream first, as DDL does: the other way round they would wait for each other. */
+	LockRelationOid(stream, AccessShareLock);
 	if (!sx_stream_storage_read(stream, &heaps->storage))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
