@@ -24,7 +24,7 @@ INSERT INTO sample VALUES
 	('timestamp', 'timestamp ''2024-01-01'' + i * interval ''1 minute'''),
 	('timestamptz', 'timestamptz ''2024-01-01 00:00Z'' + i * interval ''1 minute'''),
 	('interval', 'i * interval ''1 hour'''), ('oid', 'i::oid'), ('tid', 'format(''(%s,1)'', i)::tid'),
-	('inet', 'inet ''10.0.0.0'' + i'), ('pg_lsn', 'format(''0/%s'', i)::pg_lsn'), ('xid8', 'i::text::xid8'),
+	('inet', 'inet ''192.0.2.0'' + i'), ('pg_lsn', 'format(''0/%s'', i)::pg_lsn'), ('xid8', 'i::text::xid8'),
 	('bit', '(i % 2)::int::bit(1)'), ('varbit', 'i::int::bit(8)::varbit'),
 	('json', 'json_build_object(''a'', i)'), ('jsonb', 'jsonb_build_object(''a'', i)'), ('xml', 'xmlelement(name a, i)'),
 	('int4range', 'int4range(i::int, i::int + 2)'),
