@@ -92,6 +92,15 @@ is_alive(const SxQuerySlot *slot)
 	return slot->pid != 0 && BackendPidGetProc(slot->pid) != NULL;
 }
 
+static bool
+slots_are_taken(void)
+{
+	for (int i = 0; sx_shared != NULL && i < sx_shared->nslots; i++)
+		if (!sx_shared->slots[i].in_use)
+			return false;
+	return sx_shared != NULL;
+}
+
 /* The word, and for people what it waits for and what to do. */
 static const char *
 state_name(const SxQuery *query, const SxQuerySlot *slot, const char **waits_for,
@@ -109,7 +118,15 @@ state_name(const SxQuery *query, const SxQuerySlot *slot, const char **waits_for
 		*hint = "Add streamx to shared_preload_libraries and restart the server.";
 	}
 	if (slot == NULL)
-		return "starting";
+	{
+		if (!slots_are_taken())
+			return "starting";
+		*waits_for = "a free slot (streamx.max_queries)";
+		*hint = "Raise streamx.max_queries and restart the server, or stop other queries.";
+		return "waiting for a worker";
+	}
+	if (slot->held_by != 0)
+		*waits_for = psprintf("the transaction of process %d, which holds it", slot->held_by);
 	if (slot->waits_for[0] != '\0')
 		*waits_for = slot->waits_for;
 	switch (slot->state)

@@ -17,18 +17,19 @@
 PG_FUNCTION_INFO_V1(sx_api_query_restored);
 
 /*
- * BEFORE INSERT on streamx.query. No database and no cluster: whoever starts
- * the query next gives it a new incarnation, and the function is found by its
- * signature.
+ * BEFORE INSERT on streamx.query. Another incarnation, of no database and no
+ * cluster: whoever starts the query next drops what may lie under its id, and the
+ * function is found by its signature.
  */
 Datum
 sx_api_query_restored(PG_FUNCTION_ARGS)
 {
-	static const char *const columns[] = {"database", "cluster", "wanted", "layout"};
+	static const char *const columns[] = {"database", "cluster", "wanted", "layout", "incarnation"};
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 	int			attnums[lengthof(columns)];
 	Datum		values[lengthof(columns)];
-	bool		nulls[lengthof(columns)] = {false, false, false, true};
+	bool		nulls[lengthof(columns)] = {false, false, false, true, false};
+	pg_uuid_t	incarnation;
 	TupleDesc	desc;
 	HeapTuple	tuple;
 
@@ -47,6 +48,8 @@ sx_api_query_restored(PG_FUNCTION_ARGS)
 	values[1] = Int64GetDatum(0);
 	values[2] = CStringGetTextDatum(sx_wanted_name(SX_WANTED_CREATED));
 	values[3] = (Datum) 0;
+	sx_uuid_random(&incarnation);
+	values[4] = UUIDPGetDatum(&incarnation);
 	tuple = heap_modify_tuple_by_cols(trigger->tg_trigtuple, desc, lengthof(columns),
 									  attnums, values, nulls);
 	return PointerGetDatum(tuple);

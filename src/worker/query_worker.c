@@ -48,6 +48,7 @@ typedef struct QueryWorker
 	SxQuerySlot *slot;
 	char	   *name;
 	int			max_retries;
+	bool		has_ticks;		/* interval trigger: idle may mean that a failed batch waits */
 	bool		locked;			/* the session lock of the query is ours */
 	SxEngine   *engine;
 	MemoryContext context;		/* "streamx query": the engine and what it made */
@@ -216,6 +217,7 @@ prepare(void)
 		apply_settings(query);
 		worker.name = MemoryContextStrdup(TopMemoryContext, query->name);
 		worker.max_retries = query->options.max_retries;
+		worker.has_ticks = query->trigger == SX_TRIGGER_INTERVAL;
 	}
 	PopActiveSnapshot();
 	CommitTransactionCommand();
@@ -334,6 +336,7 @@ after_failure(ErrorData *error)
 	{
 		wait_until(worker.slot->retry_at);
 		ResetLatch(MyLatch);
+		QueryCancelPending = false;
 		CHECK_FOR_INTERRUPTS();
 	}
 	between_batches = false;
@@ -362,6 +365,7 @@ run_batches(void)
 		between_batches = false;
 		if (should_end())
 			return;
+		QueryCancelPending = false; /* between batches there is nothing to cancel */
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
 		{
@@ -382,7 +386,8 @@ run_batches(void)
 			continue;
 		}
 		between_batches = true;
-		sx_supervisor_count_success(worker.slot);
+		if (step != SX_STEP_IDLE || !worker.has_ticks)
+			sx_supervisor_count_success(worker.slot);
 		pgstat_report_stat(step == SX_STEP_FINISHED);
 		if (step == SX_STEP_FINISHED)
 		{

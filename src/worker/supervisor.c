@@ -16,12 +16,15 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/proc.h"
+#include "utils/json.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "base/errors.h"
 #include "base/settings.h"
+#include "checkpoint/batch_record.h"
 #include "registry/failure.h"
 #include "worker/supervisor.h"
 #include "worker/worker.h"
@@ -126,18 +129,44 @@ set_wanted(SxQuerySlot *slot, int64 query_id, SxWanted wanted)
 	return true;
 }
 
+/* Where the failed batch began, as JSON; NULL: it was the first one. */
+static char *
+offsets_json(const SxBatchRecord *record)
+{
+	StringInfoData buf;
+
+	if (record == NULL)
+		return NULL;
+	initStringInfo(&buf);
+	appendStringInfoChar(&buf, '{');
+	for (int i = 0; i < record->nsources; i++)
+	{
+		char	   *name = get_rel_name(record->sources[i].relid);
+
+		appendStringInfoString(&buf, i > 0 ? ", " : "");
+		escape_json(&buf, name != NULL ? name : psprintf("%u", record->sources[i].relid));
+		appendStringInfo(&buf, ": %s",
+						 record->sources[i].end != NULL ? record->sources[i].end : "null");
+	}
+	appendStringInfoChar(&buf, '}');
+	return buf.data;
+}
+
 /* Returns false when it could not be written down. */
 static bool
 write_down(SxQuerySlot *slot, int64 query_id, const ErrorData *error, bool give_up)
 {
 	MemoryContext context = CurrentMemoryContext;
+	SxBatchRecord *record;
 	volatile bool ok = true;
 
 	PG_TRY();
 	{
 		StartTransactionCommand();
 		PushActiveSnapshot(GetTransactionSnapshot());
-		sx_failure_append(query_id, error, slot->batch_id + 1, NULL);
+		record = sx_batch_record_last(query_id);
+		sx_failure_append(query_id, error, record != NULL ? record->batch_id + 1 : 0,
+						  offsets_json(record));
 		if (give_up)
 			(void) set_wanted(slot, query_id, SX_WANTED_FAILED);
 		PopActiveSnapshot();

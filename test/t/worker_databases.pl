@@ -47,6 +47,19 @@ $node->restart;
 is(feed('one', 2), '3', 'after a restart the first goes on');
 is(feed('two', 20), '30', 'and the second');
 
+# --- stores that belong to nobody
+my $stores = "$node->{data}/streamx";
+my $oid = $node->sql("SELECT oid FROM pg_database WHERE datname = 'one'");
+my $live = $node->sql("SELECT incarnation FROM streamx.query", db => 'one');
+my $dead = '00000000-0000-4000-8000-000000000000';
+$node->stop;
+my @directories = ("pgsql_tmp_${oid}_$live", "pgsql_tmp_${oid}_$dead", "pgsql_tmp_4294967295_$dead", "other");
+system(SxCluster::as_server('mkdir', '-p', map { "$stores/$_" } @directories));
+$node->start;
+is(feed('one', 0), '3', 'a start with directories of stores');
+is(join(' ', map { -d "$stores/$_" ? 1 : 0 } @directories), '1 0 0 1',
+	'removes those of queries and databases that are gone, and no others');
+
 # --- a copy
 my $start = time;
 my ($rc, $out, $err) = $node->try_sql("CREATE DATABASE copy TEMPLATE one");

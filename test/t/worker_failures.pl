@@ -141,6 +141,32 @@ ok($node->poll("SELECT count(*) FROM streamx.queries WHERE state = 'running'", '
 $node->sql("INSERT INTO s VALUES (2)");
 $node->sql("SELECT process_all_available('sick', '20 s'), process_all_available('healthy', '20 s')");
 
+# --- a failing query with ticks is given up too
+$node->sql("SELECT create_query('ticks', 'SELECT f(a) AS a FROM s', 'noop', trigger => '300 ms')");
+mood('22012');
+$node->sql("SELECT start_query('ticks')");
+ok(wait_state('ticks', 'failed', 30), 'also between ticks failures in a row are counted');
+$node->sql("UPDATE mood SET raise = ''; SELECT drop_query('ticks')");
+wait_state('sick', 'failed', 10);
+$node->sql("SELECT start_query('sick')");
+like($node->sql("SELECT offsets FROM streamx.failures WHERE query = 'sick' ORDER BY at DESC LIMIT 1"), qr/^\{"s": /, 'a failure says where its batch began');
+
+# --- a cancel between batches, and the end of our other processes
+$node->sql("SELECT process_all_available('sick', '20 s')");
+$pid = pid_of('sick');
+$node->sql("SELECT pg_cancel_backend($pid)");
+$node->sql("INSERT INTO s VALUES (5)");
+$node->sql("SELECT process_all_available('sick', '20 s')");
+is(pid_of('sick'), $pid, 'a cancel between batches does nothing');
+$node->sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type IN ('streamx scheduler', 'streamx launcher')");
+$node->sql("INSERT INTO s VALUES (6)");
+$node->sql("SELECT process_all_available('sick', '20 s')");
+is(pid_of('sick'), $pid, 'a query runs on without scheduler and launcher');
+ok($node->poll("SELECT count(*) FROM pg_stat_activity WHERE backend_type IN ('streamx scheduler', 'streamx launcher')", '2', 30), 'which come back');
+$node->sql("SELECT stop_query('sick'); SELECT start_query('sick')");
+$node->sql("SELECT process_all_available('sick', '20 s')");
+is($node->sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'streamx: sick'"), '1', 'and know what runs');
+
 # --- the owner cannot connect any more
 $node->sql("SELECT stop_query('sick'); ALTER ROLE owner NOLOGIN");
 SKIP: {

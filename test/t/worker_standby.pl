@@ -1,0 +1,39 @@
+# Nothing runs on a standby; what can be seen there can be seen; on promotion
+# everything that was wanted starts by itself.
+use strict;
+use warnings;
+use Test::More;
+use SxCluster;
+
+my $primary = SxCluster->new('primary');
+$primary->start;
+$primary->sql("CREATE EXTENSION streamx; CREATE FOREIGN TABLE s (a int) SERVER streamx; CREATE TABLE t (a int)");
+$primary->sql("SELECT start_query('q', 'SELECT a FROM s', 't')");
+$primary->sql("SELECT create_query('idle', 'SELECT a FROM s', 'noop')");
+$primary->sql("INSERT INTO s VALUES (1)");
+$primary->sql("SELECT process_all_available('q', '30 s')");
+
+my $standby = $primary->base_backup('standby', standby => 1);
+$standby->start;
+$primary->sql("INSERT INTO s VALUES (10)");
+$primary->sql("SELECT process_all_available('q', '30 s')");
+ok($standby->poll("SELECT sum(a) FROM t", '11', 30), 'the standby follows');
+is($standby->sql("SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'streamx%'"), '0', 'nothing of ours runs there');
+is($standby->sql("SELECT string_agg(concat_ws(' ', name, state, waits_for), ', ' ORDER BY name) FROM streamx.queries"),
+	'idle created, q starting the end of recovery', 'the view says why');
+isnt($standby->sql("SELECT last_progress('q')"), '', 'progress can be read');
+for my $sql ("SELECT start_query('idle')", "SELECT stop_query('q')", "SELECT drop_query('q')", "SELECT alter_query('q', trigger => '1 s')",
+	"SELECT create_query('n', 'SELECT a FROM s', 'noop')", "SELECT process_all_available('q')")
+{
+	my ($rc, $out, $err) = $standby->try_sql($sql);
+	like($err, qr/during recovery|read-only transaction/, "refused: $sql");
+}
+
+$primary->stop('immediate');
+$standby->promote;
+ok($standby->poll("SELECT state FROM streamx.queries WHERE name = 'q'", 'running', 30), 'on promotion the query starts');
+$standby->sql("INSERT INTO s VALUES (100)");
+$standby->sql("SELECT process_all_available('q', '30 s')");
+is($standby->sql("SELECT sum(a) FROM t"), '111', 'and goes on where the primary was');
+is($standby->sql("SELECT state FROM streamx.queries WHERE name = 'idle'"), 'created', 'the other one does not');
+done_testing();
