@@ -371,8 +371,7 @@ emit(Aggregate *agg, const char *key, uint32 keylen, char *values)
 	sx_group_key_decode(agg->key, key, keylen, agg->row, agg->row_nulls);
 	sx_agg_values_finish(agg->calls, values, agg->row + plan->nkeys,
 						 agg->row_nulls + plan->nkeys);
-	tuplestore_putvalues(agg->base.out, plan->output, agg->row, agg->row_nulls);
-	agg->base.nout++;
+	sx_operator_emit(&agg->base, agg->row, agg->row_nulls);
 	MemoryContextSwitchTo(oldcontext);
 	ReScanExprContext(agg->calls->single);
 }

@@ -46,6 +46,7 @@ typedef struct Run
 	QueryEnvironment *env;
 	int64		operator_rows;	/* in the outputs that env holds */
 	SxGone	   *gone;
+	bool		piped;			/* the last operator has filled the result */
 } Run;
 
 const SxOperatorRoutine *
@@ -185,9 +186,29 @@ operator_context(void *arg)
 	errcontext("operator %d (%s)", op->id, sx_operator_routine(op->kind)->name);
 }
 
-static void
-run_operator(Run *run, const SxPlanStage *planned, Stage *stage, double rows)
+/*
+ * The last operator's rows go straight into the result where the last segment
+ * only filters and projects them.
+ */
+static SxSegmentPipe *
+pipe_to_result(Run *run, int number)
 {
+	const SxPlan *plan = run->exec->plan;
+	const SxPlanOperator *op = plan->stages[number].op;
+
+	if (number != plan->nstages - 2 || plan->stages[number + 1].reads_stream ||
+		run->exec->touched != NULL)
+		return NULL;
+	return sx_segment_pipe_begin(run->exec->stages[number + 1].segment,
+								 psprintf(SX_OP_ENR_FORMAT, op->id), op->output, FIRST_GUESS,
+								 receive_result, run);
+}
+
+static void
+run_operator(Run *run, int number, double rows)
+{
+	const SxPlanStage *planned = &run->exec->plan->stages[number];
+	Stage	   *stage = &run->exec->stages[number];
 	SxOperator *op = stage->op;
 	ErrorContextCallback context = {
 		.previous = error_context_stack,
@@ -199,8 +220,11 @@ run_operator(Run *run, const SxPlanStage *planned, Stage *stage, double rows)
 	op->batch = run->batch;
 	op->progress = &run->batch->operators[op->plan->id];
 	op->progress->name = op->plan->spark_name;
-	op->out = tuplestore_begin_heap(false, false, work_mem);
+	op->out = NULL;
 	op->nout = 0;
+	op->pipe = pipe_to_result(run, number);
+	if (op->pipe == NULL)
+		op->out = tuplestore_begin_heap(false, false, work_mem);
 	op->routine->begin(op);
 	if (must_run(run, planned))
 		sx_segment_run(stage->segment, run->env, rows, receive_operator, op);
@@ -208,9 +232,29 @@ run_operator(Run *run, const SxPlanStage *planned, Stage *stage, double rows)
 	op->progress->rows_total = sx_state_rows(run->exec->state, op->plan->id);
 	error_context_stack = context.previous;
 
+	if (op->pipe != NULL)
+	{
+		sx_segment_pipe_end(op->pipe);
+		run->piped = true;
+		return;
+	}
 	add_relation(run->env, psprintf(SX_OP_ENR_FORMAT, op->plan->id), op->plan->output,
 				 op->out, op->nout);
 	run->operator_rows += op->nout;
+}
+
+static void
+begin_result(Run *run)
+{
+	SxResult   *result = run->result;
+
+	result->batch_id = run->batch->batch_id;
+	result->desc = run->exec->plan->result;
+	result->rows = tuplestore_begin_heap(false, false, work_mem);
+	result->nrows = 0;
+	result->gone = NULL;
+	result->gone_desc = NULL;
+	result->ngone = 0;
 }
 
 static void
@@ -219,14 +263,7 @@ run_last(Run *run, const SxPlanStage *planned, Stage *stage, double rows)
 	SxExec	   *exec = run->exec;
 	SxResult   *result = run->result;
 
-	result->batch_id = run->batch->batch_id;
-	result->desc = exec->plan->result;
-	result->rows = tuplestore_begin_heap(false, false, work_mem);
-	result->nrows = 0;
-	result->gone = NULL;
-	result->gone_desc = NULL;
-	result->ngone = 0;
-	if (!must_run(run, planned))
+	if (run->piped || !must_run(run, planned))
 		return;
 	if (exec->touched != NULL)
 		run->gone = sx_gone_begin(exec->plan, exec->touched_desc);
@@ -291,20 +328,20 @@ sx_exec_run(SxExec *exec, SxExecBatch *batch, SxResult *result)
 	add_relation(run.env, SX_BATCH_ENR, CreateTemplateTupleDesc(0), batch->sources, 0);
 	sx_markers_begin(batch->markers, plan->nwatermarks - plan->first_marker,
 					 batch->latest_allowed);
+	begin_result(&run);
 	for (int i = 0; i < plan->nstages; i++)
 	{
 		const SxPlanStage *planned = &plan->stages[i];
-		Stage	   *stage = &exec->stages[i];
 		double		rows = planned->reads_stream ? exec->stream_rows : run.operator_rows;
 
-		if (stage->op != NULL)
-			run_operator(&run, planned, stage, rows);
+		if (planned->op != NULL)
+			run_operator(&run, i, rows);
 		else
-			run_last(&run, planned, stage, rows);
+			run_last(&run, planned, &exec->stages[i], rows);
 	}
 	sx_markers_end();
 	for (int i = 0; i < plan->nstages; i++)
-		if (exec->stages[i].op != NULL)
+		if (exec->stages[i].op != NULL && exec->stages[i].op->out != NULL)
 			tuplestore_end(exec->stages[i].op->out);
 	learn_rows(exec, batch->sources);
 	if (plan->stateful)

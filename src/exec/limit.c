@@ -72,8 +72,8 @@ limit_receive(SxOperator *op, TupleTableSlot *slot)
 
 	if (limit->passed >= op->plan->limit)
 		return false;
-	tuplestore_puttupleslot(op->out, slot);
-	op->nout++;
+	slot_getallattrs(slot);
+	sx_operator_emit(op, slot->tts_values, slot->tts_isnull);
 	limit->passed++;
 	return limit->passed < op->plan->limit;
 }

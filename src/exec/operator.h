@@ -13,6 +13,7 @@
 #include "utils/tuplestore.h"
 
 #include "exec/exec.h"
+#include "exec/segment.h"
 
 struct SxOperatorRoutine;
 
@@ -27,7 +28,8 @@ typedef struct SxOperator
 	/* set by begin */
 	const SxExecBatch *batch;
 	SxOperatorProgress *progress;
-	Tuplestorestate *out;		/* rows of plan->output; ended by the caller */
+	SxSegmentPipe *pipe;		/* straight to the result, or NULL: */
+	Tuplestorestate *out;		/* rows of plan->output */
 	int64		nout;
 } SxOperator;
 
@@ -54,5 +56,16 @@ extern const SxOperatorRoutine sx_aggregate_routine;
 extern const SxOperatorRoutine sx_limit_routine;
 
 extern const SxOperatorRoutine *sx_operator_routine(SxOperatorKind kind);
+
+/* A row of the operator's output; nothing of it is kept. */
+static inline void
+sx_operator_emit(SxOperator *op, const Datum *values, const bool *nulls)
+{
+	op->nout++;
+	if (op->pipe != NULL)
+		sx_segment_pipe_row(op->pipe, values, nulls);
+	else
+		tuplestore_putvalues(op->out, op->plan->output, (Datum *) values, (bool *) nulls);
+}
 
 #endif

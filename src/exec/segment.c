@@ -75,6 +75,17 @@ typedef struct Receiver
 	int64		nrows;
 } Receiver;
 
+struct SxSegmentPipe
+{
+	EState	   *estate;
+	ExprContext *econtext;
+	TupleTableSlot *input;
+	ExprState  *condition;
+	ProjectionInfo *projection;
+	SxSegmentReceive receive;
+	void	   *arg;
+};
+
 static dlist_head all_segments = DLIST_STATIC_INIT(all_segments);
 
 static void
@@ -403,6 +414,60 @@ sx_segment_run(SxSegment *segment, QueryEnvironment *env, double rows,
 	if (plan->transientPlan)
 		segment->valid = false; /* uses what only this transaction may rely on */
 	return receiver.nrows;
+}
+
+static bool
+is_bare_scan(const PlannedStmt *plan, const char *relation)
+{
+	return IsA(plan->planTree, NamedTuplestoreScan) &&
+		plan->planTree->initPlan == NIL && plan->subplans == NIL &&
+		list_length(plan->rtable) == 1 && !plan->transientPlan &&
+		strcmp(castNode(NamedTuplestoreScan, plan->planTree)->enrname, relation) == 0;
+}
+
+SxSegmentPipe *
+sx_segment_pipe_begin(SxSegment *segment, const char *relation, TupleDesc desc, double rows,
+					  SxSegmentReceive receive, void *arg)
+{
+	PlannedStmt *plan = valid_plan(segment, rows);
+	List	   *targets = plan->planTree->targetlist;
+	SxSegmentPipe *pipe;
+	TupleTableSlot *output;
+
+	if (!is_bare_scan(plan, relation))
+		return NULL;
+	pipe = palloc0(sizeof(SxSegmentPipe));
+	pipe->receive = receive;
+	pipe->arg = arg;
+	pipe->estate = CreateExecutorState();
+	pipe->econtext = CreateExprContext(pipe->estate);
+	pipe->input = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	output = MakeSingleTupleTableSlot(ExecTypeFromTL(targets), &TTSOpsVirtual);
+	pipe->econtext->ecxt_scantuple = pipe->input;
+	pipe->condition = ExecInitQual(plan->planTree->qual, NULL);
+	pipe->projection = ExecBuildProjectionInfo(targets, pipe->econtext, output, NULL, desc);
+	return pipe;
+}
+
+void
+sx_segment_pipe_row(SxSegmentPipe *pipe, const Datum *values, const bool *nulls)
+{
+	TupleTableSlot *input = pipe->input;
+	int			natts = input->tts_tupleDescriptor->natts;
+
+	ResetExprContext(pipe->econtext);
+	ExecClearTuple(input);
+	memcpy(input->tts_values, values, natts * sizeof(Datum));
+	memcpy(input->tts_isnull, nulls, natts * sizeof(bool));
+	ExecStoreVirtualTuple(input);
+	if (ExecQual(pipe->condition, pipe->econtext))
+		pipe->receive(pipe->arg, ExecProject(pipe->projection));
+}
+
+void
+sx_segment_pipe_end(SxSegmentPipe *pipe)
+{
+	FreeExecutorState(pipe->estate);
 }
 
 List *

@@ -28,6 +28,20 @@ extern SxSegment *sx_segment_make(const Query *query, TupleDesc expected);
 extern int64 sx_segment_run(SxSegment *segment, QueryEnvironment *env, double rows,
 							SxSegmentReceive receive, void *arg);
 
+/*
+ * Where the plan for so many rows is a bare scan of the named relation, rows need
+ * not be stored to be scanned: they go through its condition and its expressions
+ * one by one. NULL where it is more than that. CurrentMemoryContext is the
+ * batch's; end is for success only.
+ */
+typedef struct SxSegmentPipe SxSegmentPipe;
+
+extern SxSegmentPipe *sx_segment_pipe_begin(SxSegment *segment, const char *relation,
+											TupleDesc desc, double rows,
+											SxSegmentReceive receive, void *arg);
+extern void sx_segment_pipe_row(SxSegmentPipe *pipe, const Datum *values, const bool *nulls);
+extern void sx_segment_pipe_end(SxSegmentPipe *pipe);
+
 /* EXPLAIN of the plan for so many rows: List of char *. */
 extern List *sx_segment_explain(SxSegment *segment, QueryEnvironment *env, double rows);
 
