@@ -39,6 +39,7 @@
 #include "exec/operator.h"
 
 #define KEY_BUFFER		(1024 * 1024)	/* bytes of keys after which updates are applied */
+#define PREFETCH_GROUPS	32		/* put after so many were prefetched */
 #define VALUES_OFFSET	MAXALIGN(sizeof(SxGroup))
 #define GROUP_VALUES(group)	((char *) (group) + VALUES_OFFSET)
 
@@ -411,6 +412,17 @@ touch_only_group(Aggregate *agg)
 }
 
 static void
+prefetch_groups(Aggregate *agg, uint32 first)
+{
+	SxStateKey	keys[PREFETCH_GROUPS];
+	int			n = Min(PREFETCH_GROUPS, agg->table->ngroups - first);
+
+	for (int i = 0; i < n; i++)
+		keys[i] = state_key(agg, sx_group_table_get(agg->table, first + i));
+	sx_state_prefetch(agg->base.state, n, keys);
+}
+
+static void
 put_and_emit_touched(Aggregate *agg)
 {
 	bool		update = agg->base.mode == SX_OUTPUT_UPDATE;
@@ -419,8 +431,11 @@ put_and_emit_touched(Aggregate *agg)
 	{
 		SxGroup    *group = sx_group_table_get(agg->table, i);
 
-		if (i % 1024 == 0)
+		if (i % PREFETCH_GROUPS == 0)
+		{
 			CHECK_FOR_INTERRUPTS();
+			prefetch_groups(agg, i);
+		}
 		put_group(agg, group);
 		if (update)
 			emit(agg, group->key, group->keylen, GROUP_VALUES(group));

@@ -266,16 +266,14 @@ settle_missing(SxState *state, const SxStateKey *key, SxStateValue *value)
 	set_value(&state->tier, ref, value);
 }
 
-/* Up to GET_CHUNK keys in the tier; notes those that the store may have. */
+/*
+ * Has the processor fetch the slots of some keys, then the entries that these
+ * lead to; fills the tags.
+ */
 static void
-get_chunk(SxState *state, int n, const SxStateKey *keys, SxStateValue *values,
-		  int first, int *missing, int *nmissing)
+prefetch_keys(SxTier *tier, int n, const SxStateKey *keys, uint32 *tags)
 {
-	SxTier	   *tier = &state->tier;
-	uint32		tags[GET_CHUNK];
-	int			i;
-
-	for (i = 0; i < n; i++)
+	for (int i = 0; i < n; i++)
 	{
 		SxTierTable *table = &tier->tables[keys[i].group];
 
@@ -283,7 +281,7 @@ get_chunk(SxState *state, int n, const SxStateKey *keys, SxStateValue *values,
 		if (table->nslots > 0)
 			__builtin_prefetch(&table->slots[sx_tier_home(table, tags[i])]);
 	}
-	for (i = 0; i < n; i++)
+	for (int i = 0; i < n; i++)
 	{
 		SxTierTable *table = &tier->tables[keys[i].group];
 
@@ -295,7 +293,27 @@ get_chunk(SxState *state, int n, const SxStateKey *keys, SxStateValue *values,
 				__builtin_prefetch(sx_tier_entry(tier, slot->ref));
 		}
 	}
-	for (i = 0; i < n; i++)
+}
+
+void
+sx_state_prefetch(SxState *state, int n, const SxStateKey *keys)
+{
+	uint32		tags[GET_CHUNK];
+
+	for (int i = 0; i < n; i += GET_CHUNK)
+		prefetch_keys(&state->tier, Min(GET_CHUNK, n - i), keys + i, tags);
+}
+
+/* Up to GET_CHUNK keys in the tier; notes those that the store may have. */
+static void
+get_chunk(SxState *state, int n, const SxStateKey *keys, SxStateValue *values,
+		  int first, int *missing, int *nmissing)
+{
+	SxTier	   *tier = &state->tier;
+	uint32		tags[GET_CHUNK];
+
+	prefetch_keys(tier, n, keys, tags);
+	for (int i = 0; i < n; i++)
 	{
 		SxTierOperator *op = sx_tier_operator(tier, keys[i].op);
 		SxRef		mate;

@@ -90,6 +90,8 @@ extern void sx_state_drop(int64 query_id);
 extern SxState *sx_state_open(const SxStateConfig *config);
 
 extern void sx_state_get_many(SxState *state, int n, const SxStateKey *keys, SxStateValue *values);
+/* A hint before some puts, a few dozen keys at a time: it only saves waiting for memory. */
+extern void sx_state_prefetch(SxState *state, int n, const SxStateKey *keys);
 extern void sx_state_put(SxState *state, const SxStateKey *key, const char *bytes, uint32 len);
 extern void sx_state_remove(SxState *state, const SxStateKey *key);
 
