@@ -158,14 +158,11 @@ sx_api_on_drop(PG_FUNCTION_ARGS)
 				 errmsg("on_drop() is an event trigger function")));
 	if (!sx_extension_installed())
 		PG_RETURN_NULL();
-	foreach(lc, sx_query_list())
+	foreach(lc, sx_query_list_without_view())
 	{
 		SxQuery    *query = lfirst(lc);
 		bool		aborted;
 
-		if (OidIsValid(query->view) &&
-			SearchSysCacheExists1(RELOID, ObjectIdGetDatum(query->view)))
-			continue;
 		if (!sx_hold_query(query, 0, &aborted))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_IN_USE),

@@ -407,6 +407,28 @@ sx_query_list(void)
 	return queries;
 }
 
+/* Called after every DROP, so nothing but the one column is looked at. */
+List *
+sx_query_list_without_view(void)
+{
+	Relation	rel = table_open(sx_catalog_relation("query"), AccessShareLock);
+	SysScanDesc scan = scan_begin(rel, NULL);
+	HeapTuple	tuple;
+	List	   *queries = NIL;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		isnull;
+		Datum		view = heap_getattr(tuple, COL_VIEW + 1, RelationGetDescr(rel), &isnull);
+
+		if (!SearchSysCacheExists1(RELOID, view))
+			queries = lappend(queries, query_from_tuple(tuple, RelationGetDescr(rel)));
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return queries;
+}
+
 void
 sx_uuid_random(pg_uuid_t *uuid)
 {

@@ -108,6 +108,7 @@ typedef struct SxQuery
 extern SxQuery *sx_query_by_name(const char *name, bool missing_ok);
 extern SxQuery *sx_query_by_id(int64 id, bool missing_ok);
 extern List *sx_query_list(void);	/* of SxQuery *, by id */
+extern List *sx_query_list_without_view(void);	/* those whose view was dropped */
 extern int64 sx_query_insert(SxQuery *query);	/* assigns id and incarnation */
 extern void sx_query_update(const SxQuery *query);	/* all columns, by id */
 extern void sx_query_delete(int64 id);
