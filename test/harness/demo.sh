@@ -39,7 +39,7 @@ say "starting a private PostgreSQL in $WORK"
 start_cluster "$WORK" "shared_buffers = 64MB" || fail "PostgreSQL does not start"
 sql() { "$PG_BIN/psql" -X -q -v ON_ERROR_STOP=1 "$@"; }
 
-sql -e <<'SQL' || fail "the query could not be made"
+statements=$(cat <<'SQL'
 CREATE EXTENSION streamx;
 
 CREATE STREAM clicks (
@@ -53,6 +53,10 @@ SELECT create_query('clicks_per_url', $$
 
 SELECT start_query('clicks_per_url');
 SQL
+)
+say ""
+say "$statements" | sed 's/^/    /'
+PGOPTIONS='-c client_min_messages=warning' sql -o /dev/null <<<"$statements" || fail "the query could not be made"
 
 # People clicking: some hundred rows a second, in small transactions.
 sql <<'SQL'
@@ -81,7 +85,7 @@ SELECT to_char(lower(w), 'HH24:MI:SS') AS from, to_char(upper(w), 'HH24:MI:SS') 
 FROM clicks_per_url ORDER BY w DESC, n DESC LIMIT 8;
 \echo streamx.queries: the query, as it runs
 SELECT name, state, batch_id AS batch, to_char(watermark, 'HH24:MI:SS') AS watermark, input_rows,
-	round(input_rows_per_second) AS "rows/s", round(extract(epoch FROM batch_duration) * 1000) AS "ms/batch",
+	round(extract(epoch FROM batch_duration) * 1000) AS "ms/batch",
 	state_rows AS state, late_rows AS late, last_error
 FROM streamx.queries;
 SQL
