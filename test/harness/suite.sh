@@ -16,8 +16,8 @@ count_tap()
 {
 	cat "$@" 2>/dev/null | awk '
 		/^not ok/ && /# *TODO/ { skip++; next }
-		/^ok .*# *[Ss][Kk][Ii][Pp]/ { skip++; next }
-		/^ok/ { ok++ } /^not ok/ { bad++ }
+		/^ok [0-9].*# *[Ss][Kk][Ii][Pp]/ { skip++; next }
+		/^ok [0-9]/ { ok++ } /^not ok/ { bad++ }
 		END { print ok+0, bad+0, skip+0 }'
 }
 

@@ -75,10 +75,15 @@ sub error_round
 {
 	my ($node, $point) = @_;
 	my $pass = 1 + int(rand(4));
-	my $count = "SELECT count(*) FROM streamx.failure WHERE message LIKE '%$point%'";
-	my $before = $node->sql($count);
+	my $raised = sub { return scalar(() = SxCluster::slurp($node->{log}) =~ /crash point "\Q$point\E"/g) };
+	my $before = $raised->();
 	let_go($node, "$point:error:$pass");
-	my $reached = $node->poll("SELECT ($count) > $before", 't', 12);
+	my $reached = 0;
+	for (1 .. 100)
+	{
+		last if $reached = $raised->() > $before;
+		sleep 0.1;
+	}
 	$hits{"$point by error"}++ if $reached;
 	$node->set('streamx.crash_point', '');
 	$node->reload;
@@ -115,7 +120,7 @@ sub matrix
 	StreamCheck::set_up($node, %options);
 	StreamCheck::set_up_outside($node, %options);
 	StreamCheck::start_all($node);
-	$node->sql('CALL write_for_a_while(20, 0)');
+	$node->sql('SELECT write_rows(30000)');
 	my @writers = map { $node->background('CALL write_for_a_while(300, 0.05)') } 1 .. 2;
 
 	for my $time (1 .. $times)
