@@ -19,6 +19,7 @@
 
 #include "base/errors.h"
 #include "engine/query_engine.h"
+#include "registry/failure.h"
 
 /* Even if a wake-up got lost, a query looks for rows this often. */
 #define SAFETY_LOOK_US		(5 * USECS_PER_SEC)
@@ -271,16 +272,39 @@ sx_engine_next_time(SxEngine *engine)
 
 /* ---- abort and close ---- */
 
+/* In a transaction of its own; that it fails too must not hide the first error. */
+static void
+write_down(SxEngine *engine, const ErrorData *error)
+{
+	PG_TRY();
+	{
+		SetCurrentStatementStartTimestamp();
+		StartTransactionCommand();
+		PushActiveSnapshot(GetTransactionSnapshot());
+		sx_failure_append(engine->query->id, error, engine->running_batch, NULL);
+		PopActiveSnapshot();
+		CommitTransactionCommand();
+	}
+	PG_CATCH();
+	{
+		EmitErrorReport();
+		FlushErrorState();
+		AbortCurrentTransaction();
+	}
+	PG_END_TRY();
+}
+
 /*
  * An error between the start of COMMIT and the moment when the state has the
  * batch: if it is committed, nothing in this process may go on as if it were not.
  */
 static void
-exit_if_committed(SxEngine *engine)
+exit_if_committed(SxEngine *engine, const ErrorData *error)
 {
 	if (!TransactionIdIsValid(engine->commit_xid) ||
 		TransactionIdDidAbort(engine->commit_xid))
 		return;
+	write_down(engine, error);
 	ereport(FATAL,
 			(errcode(ERRCODE_INTERNAL_ERROR),
 			 errmsg("worker of streaming query \"%s\" ends: an error came after a batch was committed",
@@ -289,10 +313,10 @@ exit_if_committed(SxEngine *engine)
 }
 
 void
-sx_engine_abort(SxEngine *engine)
+sx_engine_abort(SxEngine *engine, const ErrorData *error)
 {
 	if (engine->commit_started)
-		exit_if_committed(engine);
+		exit_if_committed(engine, error);
 	engine->commit_started = false;
 	engine->layout_recorded = false;
 	engine->running_batch = -1;

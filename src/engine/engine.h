@@ -38,7 +38,7 @@ extern SxStep sx_engine_step(SxEngine *engine);
 extern TimestampTz sx_engine_next_time(SxEngine *engine);
 
 /* Forgets the failed batch: pending state dropped; a later step tries again (over half the rows after out-of-memory). */
-extern void sx_engine_abort(SxEngine *engine);
+extern void sx_engine_abort(SxEngine *engine, const ErrorData *error);
 
 /*
  * After sx_engine_abort: true if the failure was an answer in the engine's own

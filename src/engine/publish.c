@@ -15,6 +15,7 @@
 #include "miscadmin.h"
 #include "storage/spin.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "base/crash_point.h"
@@ -22,6 +23,7 @@
 #include "base/settings.h"
 #include "checkpoint/outbox.h"
 #include "engine/query_engine.h"
+#include "registry/failure.h"
 
 #define FIRST_DELAY_MS	100
 #define LAST_DELAY_MS	30000
@@ -128,6 +130,28 @@ postpone(SxEngine *engine, ErrorData *error)
 }
 
 /*
+ * The first failure of a row of them is written down.  An abort gives the
+ * session's locks away, and with them the one that keeps other workers out.
+ */
+static void
+after_abort(SxEngine *engine, const ErrorData *error)
+{
+	begin();
+	if (!sx_query_lock_worker(engine->query->id))
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("another process runs query \"%s\"", engine->query->name)));
+	if (engine->publish_failures == 0)
+	{
+		PushActiveSnapshot(GetTransactionSnapshot());
+		sx_failure_append(engine->query->id, error, engine->running_batch, NULL);
+		PopActiveSnapshot();
+	}
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(engine->batch_context);
+}
+
+/*
  * The one place besides the worker that catches and goes on: outside any batch,
  * with nothing but the publishing transaction to abort.
  */
@@ -155,6 +179,7 @@ sx_publish_pending(SxEngine *engine)
 			PG_RE_THROW();
 		FlushErrorState();
 		AbortCurrentTransaction();
+		after_abort(engine, error);
 		engine->running_batch = -1;
 		postpone(engine, error);
 		MemoryContextSwitchTo(oldcontext);

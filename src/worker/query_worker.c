@@ -288,7 +288,7 @@ guarded_step(SxStep *step)
 		QueryCancelPending = false;
 		FlushErrorState();
 		if (worker.engine != NULL)
-			sx_engine_abort(worker.engine);
+			sx_engine_abort(worker.engine, error);
 		else
 			MemoryContextReset(worker.context);
 		RESUME_INTERRUPTS();

@@ -61,7 +61,7 @@ sub wait_for_state
 my ($has_crash_points) = $node->try_sql('SHOW streamx.crash_point');
 SKIP:
 {
-	skip 'built without crash points', 12 if $has_crash_points != 0;
+	skip 'built without crash points', 18 if $has_crash_points != 0;
 	for my $action ('error', 'kill')
 	{
 		for my $point ('after-sink-write', 'before-commit', 'after-commit', 'publish', 'published-unmarked', 'published')
@@ -79,6 +79,8 @@ SKIP:
 			insert(1);
 			$node->poll("SELECT process_all_available('q', '60 s') IS NOT NULL");
 			is(rows(), join(' ', $first .. $next), "$point:$action: every row is in the directory once");
+			is($node->sql("SELECT count(*) > 0 FROM streamx.failures WHERE message = 'crash point \"$point\"'"), 't', "$point: the failure is written down")
+			  if $action eq 'error';
 			drop();
 		}
 	}
