@@ -80,7 +80,8 @@ start_query(const char *name, const char *on_rewind, bool reset)
 		sx_query_view_depend(query);
 	}
 	check_can_run(query);
-	query->on_rewind = on_rewind != NULL ? pstrdup(on_rewind) : NULL;
+	if (on_rewind != NULL)
+		query->on_rewind = pstrdup(on_rewind);	/* else an earlier decision still stands */
 	query->wanted = SX_WANTED_RUNNING;
 	sx_query_update(query);
 	sx_hold_wake_at_commit();

@@ -422,6 +422,7 @@ sx_query_worker_main(Datum arg)
 	{
 		pgstat_report_activity(STATE_RUNNING, worker.name);
 		run_batches();
+		between_batches = true; /* a second SIGTERM does not spoil a clean end */
 		drop_engine(!worker.slot->cancel_requested && worker.slot->state != SX_RUN_RETRYING);
 	}
 	worker.clean_exit = true;
