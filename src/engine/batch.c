@@ -187,6 +187,7 @@ run_plan(SxEngine *engine, SxBatch *batch)
 
 	batch->result.batch_id = batch->id;
 	batch->result.desc = engine->plan->result;
+	batch->result.split_fresh = engine->sink != NULL && engine->sink->takes_fresh;
 	sx_exec_run(engine->exec, &run, &batch->result);
 	for (int i = 0; i < engine->nsources; i++)
 	{
@@ -229,9 +230,12 @@ end_result(SxResult *result)
 {
 	if (result->rows != NULL)
 		tuplestore_end(result->rows);
+	if (result->fresh != NULL)
+		tuplestore_end(result->fresh);
 	if (result->gone != NULL)
 		tuplestore_end(result->gone);
 	result->rows = NULL;
+	result->fresh = NULL;
 	result->gone = NULL;
 }
 

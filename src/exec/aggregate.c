@@ -40,6 +40,7 @@
 
 #define KEY_BUFFER		(1024 * 1024)	/* bytes of keys after which updates are applied */
 #define PREFETCH_GROUPS	32		/* put after so many were prefetched */
+#define WORTH_TELLING	1000	/* new groups from which the sink gets them apart */
 #define VALUES_OFFSET	MAXALIGN(sizeof(SxGroup))
 #define GROUP_VALUES(group)	((char *) (group) + VALUES_OFFSET)
 
@@ -54,6 +55,7 @@ typedef struct Aggregate
 	/* per batch */
 	TimestampTz late;			/* SX_TIME_UNSET: nothing is */
 	SxGroupTable *table;
+	int64		nnew;			/* groups in it that no batch before had */
 	uint64		hashes[SX_CHUNK_ROWS];
 	int			nupdates;
 	SxUpdate	updates[SX_CHUNK_ROWS];
@@ -123,6 +125,7 @@ aggregate_begin(SxOperator *op)
 	sx_agg_calls_begin(agg->calls);
 	sx_chunk_begin(agg->chunk);
 	agg->table = sx_group_table_make(agg->key, VALUES_OFFSET + agg->calls->size);
+	agg->nnew = 0;
 	agg->nupdates = 0;
 	initStringInfo(&agg->keys);
 	initStringInfo(&agg->value);
@@ -134,8 +137,12 @@ aggregate_begin(SxOperator *op)
 static void
 load_group(Aggregate *agg, SxGroup *group, const SxStateValue *value)
 {
-	if (value->bytes == NULL)
+	group->is_new = value->bytes == NULL;
+	if (group->is_new)
+	{
+		agg->nnew++;
 		sx_agg_values_init(agg->calls, GROUP_VALUES(group));
+	}
 	else
 	{
 		SxReader	in = {value->bytes, value->bytes + value->len};
@@ -437,8 +444,10 @@ put_and_emit_touched(Aggregate *agg)
 			prefetch_groups(agg, i);
 		}
 		put_group(agg, group);
-		if (update)
-			emit(agg, group->key, group->keylen, GROUP_VALUES(group));
+		if (!update)
+			continue;
+		agg->base.fresh = group->is_new && agg->nnew >= WORTH_TELLING;
+		emit(agg, group->key, group->keylen, GROUP_VALUES(group));
 	}
 }
 

@@ -46,7 +46,7 @@ typedef struct Run
 	QueryEnvironment *env;
 	int64		operator_rows;	/* in the outputs that env holds */
 	SxGone	   *gone;
-	bool		piped;			/* the last operator has filled the result */
+	const SxOperator *piped_from;	/* the last operator fills the result; or NULL */
 } Run;
 
 const SxOperatorRoutine *
@@ -163,10 +163,18 @@ receive_result(void *arg, TupleTableSlot *slot)
 {
 	Run		   *run = arg;
 
+	SxResult   *result = run->result;
+
 	if (run->gone != NULL)
 		sx_gone_see(run->gone, slot);
-	tuplestore_puttupleslot(run->result->rows, slot);
-	run->result->nrows++;
+	result->nrows++;
+	if (result->fresh != NULL && run->piped_from != NULL && run->piped_from->fresh)
+	{
+		tuplestore_puttupleslot(result->fresh, slot);
+		result->nfresh++;
+	}
+	else
+		tuplestore_puttupleslot(result->rows, slot);
 	return true;
 }
 
@@ -222,8 +230,11 @@ run_operator(Run *run, int number, double rows)
 	op->progress->name = op->plan->spark_name;
 	op->out = NULL;
 	op->nout = 0;
+	op->fresh = false;
 	op->pipe = pipe_to_result(run, number);
-	if (op->pipe == NULL)
+	if (op->pipe != NULL)
+		run->piped_from = op;
+	else
 		op->out = tuplestore_begin_heap(false, false, work_mem);
 	op->routine->begin(op);
 	if (must_run(run, planned))
@@ -235,7 +246,6 @@ run_operator(Run *run, int number, double rows)
 	if (op->pipe != NULL)
 	{
 		sx_segment_pipe_end(op->pipe);
-		run->piped = true;
 		return;
 	}
 	add_relation(run->env, psprintf(SX_OP_ENR_FORMAT, op->plan->id), op->plan->output,
@@ -252,6 +262,8 @@ begin_result(Run *run)
 	result->desc = run->exec->plan->result;
 	result->rows = tuplestore_begin_heap(false, false, work_mem);
 	result->nrows = 0;
+	result->fresh = result->split_fresh ? tuplestore_begin_heap(false, false, work_mem) : NULL;
+	result->nfresh = 0;
 	result->gone = NULL;
 	result->gone_desc = NULL;
 	result->ngone = 0;
@@ -263,7 +275,7 @@ run_last(Run *run, const SxPlanStage *planned, Stage *stage, double rows)
 	SxExec	   *exec = run->exec;
 	SxResult   *result = run->result;
 
-	if (run->piped || !must_run(run, planned))
+	if (run->piped_from != NULL || !must_run(run, planned))
 		return;
 	if (exec->touched != NULL)
 		run->gone = sx_gone_begin(exec->plan, exec->touched_desc);

@@ -41,7 +41,7 @@ extern SxExec *sx_exec_open(const SxPlan *plan, SxState *state);
 /*
  * In the batch's transaction, with an active snapshot; CurrentMemoryContext is
  * the batch's. All rows of the result are in it afterwards, all state changes
- * are pending in the state. The caller ends result->rows and result->gone before
+ * are pending in the state. The caller ends result->rows, fresh and gone before
  * the commit: they may have temporary files.
  */
 extern void sx_exec_run(SxExec *exec, SxExecBatch *batch, SxResult *result);

@@ -16,6 +16,7 @@ typedef struct SxGroup
 	int64		expiry;
 	const char *key;
 	uint32		keylen;
+	bool		is_new;			/* no batch before had it */
 } SxGroup;
 
 /* A row, or one window's copy of it, on its way to its group. */

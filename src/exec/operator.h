@@ -31,6 +31,7 @@ typedef struct SxOperator
 	SxSegmentPipe *pipe;		/* straight to the result, or NULL: */
 	Tuplestorestate *out;		/* rows of plan->output */
 	int64		nout;
+	bool		fresh;			/* what it emits belongs to groups that no batch before had */
 } SxOperator;
 
 typedef struct SxOperatorRoutine

@@ -42,6 +42,8 @@ sx_sink_connect(const SxResult *result)
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	register_rows(SX_SINK_ROWS, result->desc, result->rows);
+	if (result->fresh != NULL)
+		register_rows(SX_SINK_FRESH, result->desc, result->fresh);
 	if (result->gone != NULL)
 		register_rows(SX_SINK_GONE, result->gone_desc, result->gone);
 }

@@ -18,6 +18,7 @@
 
 /* As they stand in SQL, quotes included. */
 #define SX_SINK_ROWS	"\"streamx rows\""
+#define SX_SINK_FRESH	"\"streamx fresh rows\""
 #define SX_SINK_GONE	"\"streamx gone\""
 
 /* Planned at its first run and kept; forget before the text changes. */

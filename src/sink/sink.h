@@ -23,6 +23,7 @@ typedef struct SxSink
 {
 	const struct SxSinkRoutine *routine;
 	const char *description;	/* for progress */
+	bool		takes_fresh;	/* write() wants SxResult.fresh; may change from batch to batch */
 } SxSink;
 
 typedef struct SxSinkConfig
@@ -47,7 +48,15 @@ typedef struct SxResult
 	int64		batch_id;
 	TupleDesc	desc;
 	Tuplestorestate *rows;
-	int64		nrows;
+	int64		nrows;			/* those in fresh counted in */
+
+	/*
+	 * Update mode, if the sink asked for it: rows of groups that no batch before
+	 * had, apart from rows. NULL: none, or all are in rows.
+	 */
+	bool		split_fresh;	/* in */
+	Tuplestorestate *fresh;
+	int64		nfresh;
 
 	/*
 	 * Update mode (D14): keys of groups that were touched but have no row now,

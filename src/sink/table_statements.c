@@ -4,7 +4,8 @@
  *
  *	 add		INSERT ... SELECT
  *	 upsert		INSERT ... SELECT ... ORDER BY key ON CONFLICT (key) DO UPDATE
- *				where something differs, and DELETE of the keys that are gone
+ *				where something differs, and DELETE of the keys that are gone;
+ *				keys that are known to be new: INSERT ... SELECT ... ORDER BY key
  *	 replace	DELETE of what the complete result lacks, then an upsert; without
  *				keys both sides are numbered copies of equal rows
  *
@@ -215,6 +216,22 @@ sx_table_insert_sql(Relation rel, const SxSinkConfig *config, SxTableStrategy st
 							 numbered_result(rel, config), numbered_table(rel, config));
 			break;
 	}
+	return out.data;
+}
+
+char *
+sx_table_insert_fresh_sql(Relation rel, const SxSinkConfig *config, bool upsert)
+{
+	StringInfoData out;
+
+	initStringInfo(&out);
+	appendStringInfo(&out, "INSERT INTO %s AS t (%s) SELECT %s FROM " SX_SINK_FRESH " AS b",
+					 sx_sink_relation_name(rel),
+					 sx_sink_column_list(config->desc, 0, NULL, NULL),
+					 sx_sink_column_list(config->desc, 0, NULL, "b"));
+	put_key_order(&out, config);
+	if (upsert)
+		put_on_conflict(&out, config);
 	return out.data;
 }
 

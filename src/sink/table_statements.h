@@ -16,6 +16,9 @@
 extern char *sx_table_insert_sql(Relation rel, const SxSinkConfig *config,
 								 SxTableStrategy strategy);
 
+/* Rows of SxResult.fresh: as new ones, or like the others where a key may be there. */
+extern char *sx_table_insert_fresh_sql(Relation rel, const SxSinkConfig *config, bool upsert);
+
 /* Rows of the table that a complete result has no more. */
 extern char *sx_table_delete_vanished_sql(Relation rel, const SxSinkConfig *config,
 										  SxTableStrategy strategy);
