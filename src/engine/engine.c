@@ -206,6 +206,9 @@ step(SxEngine *engine)
 		return SX_STEP_IDLE;
 	}
 
+	/* Also when there is no reason to look: the next tick is to be waited for. */
+	sx_trigger_fired(engine, now);
+
 	/* Both before the look: what comes later is seen by the next one. */
 	asked = pg_atomic_read_u64(&engine->slot->asked);
 	commits = pg_atomic_read_u64(&sx_shared->stream_commits);
@@ -214,7 +217,6 @@ step(SxEngine *engine)
 	{
 		if (engine->query->trigger == SX_TRIGGER_AVAILABLE_NOW && engine->stop_at == NULL)
 			sx_choose_freeze(engine);
-		sx_trigger_fired(engine, now);
 		engine->last_look = now;
 		engine->seen_commits = commits;
 		ran = sx_batch_run(engine);
