@@ -7,6 +7,7 @@
 
 #include "fmgr.h"
 
+#include "registry/failure.h"
 #include "registry/query.h"
 
 /* Argument n as C string; NULL if it is NULL. */
@@ -32,6 +33,9 @@ extern SxQuery *sx_api_take_query(const SxQuery *query);
 
 /* Everything but the definition goes: state, batches, intents; a new incarnation. In "query" too, not stored. */
 extern void sx_api_reset_checkpoint(SxQuery *query);
+
+/* What to do about the failure: its own hint, or one by its SQLSTATE. */
+extern char *sx_api_failure_hint(const SxQuery *query, const SxFailure *failure);
 
 /* The row and everything that belongs to it, after the view is gone. */
 extern void sx_api_forget_query(int64 id);

@@ -141,3 +141,23 @@ sx_api_forget_query(int64 id)
 	sx_quarantine_delete_all(id);
 	sx_query_delete(id);
 }
+
+char *
+sx_api_failure_hint(const SxQuery *query, const SxFailure *failure)
+{
+	const char *then = query->wanted == SX_WANTED_RUNNING ?
+		"it is tried again by itself" :
+		psprintf("then SELECT start_query(%s)", quote_literal_cstr(query->name));
+
+	if (failure->hint != NULL)
+		return failure->hint;
+	if (strcmp(failure->sqlstate, unpack_sql_state(ERRCODE_INSUFFICIENT_PRIVILEGE)) == 0 &&
+		OidIsValid(query->owner))
+	{
+		char	   *owner = GetUserNameFromId(query->owner, true);
+
+		return psprintf("Grant role \"%s\", which owns the query, what it lacks; %s.",
+						owner != NULL ? owner : "?", then);
+	}
+	return psprintf("Nothing of the batch was committed. Remove the cause; %s.", then);
+}

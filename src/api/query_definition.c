@@ -172,6 +172,27 @@ function_owner_of(Oid function)
 	return owner;
 }
 
+/* One that takes no rows, or one whose rows would come back as the next batch's input, for ever. */
+static void
+check_stream_sink(const SxQuery *query, const SxPlan *plan)
+{
+	if (!sx_stream_is_insertable(query->sink_relation))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("stream \"%s\" cannot be the sink of a query",
+						get_rel_name(query->sink_relation)),
+				 errdetail("Its rows come from its connector; it takes none."),
+				 errhint("Write into a stream without option \"connector\".")));
+	for (int i = 0; i < plan->nsources; i++)
+		if (plan->sources[i].relid == query->sink_relation)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("query \"%s\" would write into stream \"%s\", which it reads",
+							query->name, get_rel_name(query->sink_relation)),
+					 errdetail("Its own results would be its next input, without an end."),
+					 errhint("Write into another stream. If a loop is wanted, write from a foreach_batch function that decides when it ends.")));
+}
+
 /* As the owner: the table it makes is his, and his rights are what the worker has. */
 static void
 prepare_sink(SxQuery *query, const SxPlan *plan)
@@ -188,6 +209,8 @@ prepare_sink(SxQuery *query, const SxPlan *plan)
 	SetUserIdAndSecContext(query->owner, saved.sec_context | SECURITY_LOCAL_USERID_CHANGE);
 	sx_sink_routine(query->sink_kind)->prepare(query, &config);
 	sx_user_back(&saved);
+	if (query->sink_kind == SX_SINK_STREAM)
+		check_stream_sink(query, plan);
 
 	if (query->sink_kind == SX_SINK_FOREACH_BATCH && superuser_arg(query->owner))
 	{

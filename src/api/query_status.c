@@ -21,6 +21,7 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
+#include "utils/wait_event.h"
 
 #include "api/api.h"
 #include "base/settings.h"
@@ -101,6 +102,53 @@ slots_are_taken(void)
 	return sx_shared != NULL;
 }
 
+/* There is no process that could look at the query. */
+static bool
+scheduler_is_missing(void)
+{
+	SxDatabaseSlot *entry;
+	bool		missing;
+
+	if (sx_shared == NULL || RecoveryInProgress() || !sx_enabled)
+		return false;
+	LWLockAcquire(sx_shared->lock, LW_EXCLUSIVE);
+	entry = sx_database_find(MyDatabaseId, false);
+	missing = sx_shared->launcher_latch == NULL ||
+		(entry != NULL && entry->wanted && entry->pid == 0);
+	LWLockRelease(sx_shared->lock);
+	return missing;
+}
+
+static const char *
+state_without_slot(const char **waits_for, const char **hint)
+{
+	if (slots_are_taken())
+	{
+		*waits_for = "a free slot (streamx.max_queries)";
+		*hint = "Raise streamx.max_queries and restart the server, or stop other queries.";
+		return "waiting for a worker";
+	}
+	if (scheduler_is_missing())
+	{
+		*waits_for = "the launcher or scheduler of streamx (max_worker_processes)";
+		*hint = "If this lasts, raise max_worker_processes and restart the server.";
+		return "waiting for a worker";
+	}
+	return "starting";
+}
+
+/* The batch stands still because somebody else has locked what it needs. */
+static void
+look_for_lock(const SxQuerySlot *slot, const char **waits_for, const char **hint)
+{
+	PGPROC	   *proc = slot->pid != 0 ? BackendPidGetProc(slot->pid) : NULL;
+
+	if (proc == NULL || (proc->wait_event_info & 0xFF000000) != PG_WAIT_LOCK)
+		return;
+	*waits_for = "a lock";
+	*hint = psprintf("SELECT pg_blocking_pids(%d) tells who holds it.", (int) slot->pid);
+}
+
 /* The word, and for people what it waits for and what to do. */
 static const char *
 state_name(const SxQuery *query, const SxQuerySlot *slot, const char **waits_for,
@@ -118,17 +166,12 @@ state_name(const SxQuery *query, const SxQuerySlot *slot, const char **waits_for
 		*hint = "Add streamx to shared_preload_libraries and restart the server.";
 	}
 	if (slot == NULL)
-	{
-		if (!slots_are_taken())
-			return "starting";
-		*waits_for = "a free slot (streamx.max_queries)";
-		*hint = "Raise streamx.max_queries and restart the server, or stop other queries.";
-		return "waiting for a worker";
-	}
+		return state_without_slot(waits_for, hint);
 	if (slot->held_by != 0)
 		*waits_for = psprintf("the transaction of process %d, which holds it", slot->held_by);
 	if (slot->waits_for[0] != '\0')
 		*waits_for = slot->waits_for;
+	look_for_lock(slot, waits_for, hint);
 	switch (slot->state)
 	{
 		case SX_RUN_WAITING_FOR_WORKER:
@@ -243,8 +286,12 @@ put_query(Row *row, const SxQuery *query)
 	{
 		put_text(row, COL_LAST_ERROR, failure->message);
 		put_time(row, COL_LAST_ERROR_AT, failure->at);
-		hint = failure->hint;
+		/* Once a batch was committed after it, there is nothing left to do. */
+		if (query->wanted != SX_WANTED_RUNNING || slot == NULL || slot->failures_in_a_row > 0)
+			hint = sx_api_failure_hint(query, failure);
 	}
+	else if (slot != NULL && slot->state == SX_RUN_RETRYING)
+		hint = "Its process ended before it could say why: see the server's log.";
 	put_text(row, COL_STATE, state_name(query, slot, &waits_for, &hint));
 	put_text(row, COL_WAITS_FOR, waits_for);
 	put_text(row, COL_HINT, hint);

@@ -49,7 +49,7 @@ raise_failure(const SxQuery *query)
 			 failure->detail != NULL ?
 			 errdetail("SQLSTATE %s. %s", failure->sqlstate, failure->detail) :
 			 errdetail("SQLSTATE %s.", failure->sqlstate),
-			 failure->hint != NULL ? errhint("%s", failure->hint) : 0));
+			 errhint("%s", sx_api_failure_hint(query, failure))));
 }
 
 static bool
@@ -96,6 +96,19 @@ refuse_if_nothing_runs(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("no query runs while streamx.enabled is off")));
+}
+
+/* A function that a batch calls would wait for its own end. */
+static void
+refuse_own_batch(const SxQuery *query)
+{
+	SxQuerySlot *slot = sx_slot_find(MyDatabaseId, query->id);
+
+	if (slot != NULL && slot->pid == MyProcPid)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("cannot wait for query \"%s\" from within its own batch", query->name),
+				 errhint("Let another session wait.")));
 }
 
 /* Milliseconds to sleep now; 0: the time is over. timeout < 0: for ever. */
@@ -183,11 +196,14 @@ sx_api_process_all_available(PG_FUNCTION_ARGS)
 	Drain		drain = {0};
 	int64		timeout = sx_api_timeout_arg(fcinfo, 1);
 	TimestampTz since = GetCurrentTimestamp();
+	SxQuery    *query;
 	MemoryContext context;
 
 	drain.name = sx_api_name_arg(fcinfo);
-	drain.id = visible_query(drain.name)->id;
+	query = visible_query(drain.name);
+	drain.id = query->id;
 	refuse_if_nothing_runs();
+	refuse_own_batch(query);
 	context = begin_looks();
 	for (;;)
 	{
@@ -246,11 +262,13 @@ sx_api_await_termination(PG_FUNCTION_ARGS)
 	char	   *name = sx_api_name_arg(fcinfo);
 	int64		timeout = sx_api_timeout_arg(fcinfo, 1);
 	TimestampTz since = GetCurrentTimestamp();
-	int64		id = visible_query(name)->id;
+	SxQuery    *query = visible_query(name);
+	int64		id = query->id;
 	MemoryContext context = begin_looks();
 	bool		ended;
 
 	sx_shared_require();
+	refuse_own_batch(query);
 	for (;;)
 	{
 		long		ms = time_left(since, timeout);

@@ -40,6 +40,15 @@ check_state_store(char **newval, void **extra, GucSource source)
 	return false;
 }
 
+static bool
+check_state_directory(char **newval, void **extra, GucSource source)
+{
+	if (**newval == '\0' || is_absolute_path(*newval))
+		return true;
+	GUC_check_errdetail("It must be an absolute path, or empty for the folder streamx in the data directory.");
+	return false;
+}
+
 void
 sx_settings_define(void)
 {
@@ -87,7 +96,7 @@ sx_settings_define(void)
 							   "Folder of the state stores; empty means streamx in the data directory.",
 							   NULL,
 							   &sx_state_directory, "",
-							   PGC_SUSET, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
+							   PGC_SUSET, GUC_SUPERUSER_ONLY, check_state_directory, NULL, NULL);
 	DefineCustomIntVariable("streamx.state_memory",
 							"Memory for the state of one query.",
 							"The default of the query option state_memory.",

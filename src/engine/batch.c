@@ -11,8 +11,10 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "commands/trigger.h"
 #include "executor/instrument.h"
 #include "miscadmin.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -35,15 +37,44 @@ begin_transaction(SxEngine *engine)
 	StartTransactionCommand();
 	XactIsoLevel = XACT_READ_COMMITTED;
 	XactReadOnly = false;
+	engine->settings_level = NewGUCNestLevel();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	MemoryContextSwitchTo(engine->batch_context);
 }
 
+/*
+ * What functions and triggers of users have SET ends here: a role or search_path
+ * of theirs must meet neither our own writes nor the next batch.
+ */
 static void
-end_idle_transaction(void)
+forget_settings(SxEngine *engine)
 {
+	AtEOXact_GUC(false, engine->settings_level);
+	engine->settings_level = NewGUCNestLevel();
+}
+
+static void
+end_idle_transaction(SxEngine *engine)
+{
+	forget_settings(engine);
 	PopActiveSnapshot();
 	CommitTransactionCommand();
+}
+
+/*
+ * Deferred constraints and triggers of the sink run now rather than in COMMIT:
+ * their error is one of the sink, and what they SET is forgotten.
+ */
+static void
+settle_sink(SxEngine *engine)
+{
+	ConstraintsSetStmt *stmt = makeNode(ConstraintsSetStmt);
+
+	engine->writing_sink = true;
+	AfterTriggerSetState(stmt); /* SET CONSTRAINTS ALL IMMEDIATE */
+	engine->writing_sink = false;
+	pfree(stmt);
+	forget_settings(engine);
 }
 
 /*
@@ -53,6 +84,7 @@ end_idle_transaction(void)
 static void
 commit_batch(SxEngine *engine)
 {
+	settle_sink(engine);
 	SX_CRASH_POINT("before-commit");
 	PopActiveSnapshot();
 	engine->commit_xid = GetTopTransactionIdIfAny();
@@ -306,6 +338,7 @@ run_batch(SxEngine *engine, SxBatch *batch)
 	engine->writing_sink = true;
 	write_sink(engine, batch);
 	engine->writing_sink = false;
+	forget_settings(engine);
 	sx_search_after_run(engine, batch);
 	batch->us_add_batch = elapsed_us(since);
 
@@ -372,7 +405,7 @@ sx_batch_run(SxEngine *engine)
 	batch->us_latest_offset = elapsed_us(batch->started);
 	if (!has_data && !sx_batch_watermark_owes(engine, engine->at, batch->timestamp))
 	{
-		end_idle_transaction();
+		end_idle_transaction(engine);
 		return false;
 	}
 

@@ -73,6 +73,7 @@ struct SxEngine
 	bool		out_of_memory;	/* seen by the error context callback */
 	bool		state_lost;		/* maintenance failed: the state must be opened again */
 	bool		maintaining;
+	int			settings_level;	/* what is SET above it ends with the batch */
 
 	/* option on_error = quarantine */
 	bool		writing_sink;	/* an error now comes from the sink */

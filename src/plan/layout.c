@@ -18,6 +18,7 @@
 #include "catalog/pg_aggregate.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 
@@ -70,7 +71,11 @@ sx_layout_print(const SxCut *cut)
 {
 	StringInfoData text;
 	ListCell   *cell;
+	int			level = NewGUCNestLevel();
 
+	/* The text must not depend on the session that asks. */
+	(void) set_config_option("quote_all_identifiers", "off", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
 	initStringInfo(&text);
 	appendStringInfoString(&text, "layout 1\n");
 	foreach(cell, cut->operators)
@@ -83,6 +88,7 @@ sx_layout_print(const SxCut *cut)
 		for (int i = 0; i < op->naggregates; i++)
 			print_aggregate(&text, &op->aggregates[i], i);
 	}
+	AtEOXact_GUC(true, level);
 	return text.data;
 }
 

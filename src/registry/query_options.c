@@ -241,6 +241,7 @@ unknown_option(const char *name)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unknown query option \"%s\"", name),
+			 errhidestmt(true), /* a secret may stand beside a mistyped name */
 			 errhint("Options are %s.", buf.data)));
 }
 

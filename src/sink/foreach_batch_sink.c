@@ -5,12 +5,15 @@
  *
  * The function finds the rows in the temporary table "batch".  It is made once
  * per worker, ON COMMIT DELETE ROWS, since a table per batch would swell the
- * catalogs.  The function is called for empty batches too, as in Spark.
+ * catalogs; and anew when the function dropped it, put another in its place or
+ * changed it.  The function is called for empty batches too, as in Spark.
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
@@ -18,7 +21,9 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/regproc.h"
+#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -31,10 +36,13 @@
 typedef struct ForeachBatchSink
 {
 	SxSink		sink;
+	MemoryContext context;
 	SxSinkConfig *config;
 	SxStatement fill;
 	SxStatement clear;
 	TimestampTz filled_in;		/* start of the transaction that filled the table last */
+	Oid			table;
+	TupleDesc	table_desc;
 } ForeachBatchSink;
 
 /* Its qualified name, quoted. */
@@ -115,10 +123,53 @@ create_batch_table(TupleDesc desc)
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	run("DROP TABLE IF EXISTS " BATCH_TABLE);
+	run("DROP TABLE IF EXISTS " BATCH_TABLE " CASCADE");
 	run(sql.data);
 	if (SPI_finish() != SPI_OK_FINISH)
 		elog(ERROR, "SPI_finish failed");
+}
+
+static Oid
+batch_table_oid(void)
+{
+	Oid			namespace = LookupExplicitNamespace("pg_temp", true);
+
+	return OidIsValid(namespace) ? get_relname_relid("batch", namespace) : InvalidOid;
+}
+
+static void
+make_batch_table(ForeachBatchSink *self)
+{
+	MemoryContext oldcontext;
+	Relation	rel;
+
+	create_batch_table(self->config->desc);
+	self->table = batch_table_oid();
+	rel = table_open(self->table, AccessShareLock);
+	oldcontext = MemoryContextSwitchTo(self->context);
+	self->table_desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
+	MemoryContextSwitchTo(oldcontext);
+	table_close(rel, NoLock);
+}
+
+/*
+ * The table as it was made. One that the function put in its place would keep the
+ * rows of earlier batches; a trigger or another shape could change or lose some.
+ */
+static bool
+batch_table_is_ours(ForeachBatchSink *self)
+{
+	Relation	rel;
+	bool		ours;
+
+	if (!OidIsValid(self->table) || batch_table_oid() != self->table)
+		return false;
+	rel = table_open(self->table, RowExclusiveLock);
+	ours = equalTupleDescs(RelationGetDescr(rel), self->table_desc) &&
+		!rel->rd_rel->relhastriggers && !rel->rd_rel->relhasrules &&
+		!rel->rd_rel->relrowsecurity;
+	table_close(rel, NoLock);
+	return ours;
 }
 
 static SxSink *
@@ -128,10 +179,11 @@ foreach_batch_open(const SxSinkConfig *config)
 
 	self->sink.routine = &sx_foreach_batch_sink;
 	self->sink.description = psprintf("foreach_batch[%s]", check_function(config));
+	self->context = CurrentMemoryContext;
 	self->config = sx_sink_config_copy(config);
 	self->fill.sql = "INSERT INTO " BATCH_TABLE " SELECT * FROM " SX_SINK_ROWS;
 	self->clear.sql = "DELETE FROM " BATCH_TABLE;
-	create_batch_table(config->desc);
+	make_batch_table(self);
 	return &self->sink;
 }
 
@@ -165,6 +217,11 @@ foreach_batch_write(SxSink *sink, const SxResult *result)
 	ForeachBatchSink *self = (ForeachBatchSink *) sink;
 	TimestampTz transaction = GetCurrentTransactionStartTimestamp();
 
+	if (!batch_table_is_ours(self))
+	{
+		make_batch_table(self);
+		self->filled_in = 0;
+	}
 	sx_sink_connect(result);
 	/* A no-data batch in the same transaction: ON COMMIT has not run yet. */
 	if (self->filled_in == transaction)

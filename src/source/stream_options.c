@@ -175,6 +175,30 @@ static const SxOption table_options[] = {
 
 /* ---- lists ---- */
 
+/*
+ * Names the option in every error, the input functions' too, and keeps the
+ * statement out of the log: a password may stand beside a mistyped option.
+ */
+static void
+option_error_callback(void *arg)
+{
+	const char *const *name = arg;
+
+	errhidestmt(true);
+	if (*name != NULL)
+		errcontext("option \"%s\" of a stream", *name);
+}
+
+static void
+push_option_context(ErrorContextCallback *callback, const char **name)
+{
+	*name = NULL;
+	callback->callback = option_error_callback;
+	callback->arg = name;
+	callback->previous = error_context_stack;
+	error_context_stack = callback;
+}
+
 static void
 unknown_option(const char *name, const char *of, const char *legal)
 {
@@ -189,8 +213,11 @@ void
 sx_stream_options_parse(List *options, SxStreamOptions *result)
 {
 	const SxOption *given[lengthof(table_options)] = {0};
+	ErrorContextCallback callback;
+	const char *name;
 	ListCell   *lc;
 
+	push_option_context(&callback, &name);
 	memset(result, 0, sizeof(*result));
 	result->retention = 7 * USECS_PER_DAY;
 	result->rows_per_second = 1;
@@ -211,7 +238,9 @@ sx_stream_options_parse(List *options, SxStreamOptions *result)
 					 errmsg("option \"%s\" is given twice", table_options[i].name),
 					 errdetail("The spellings with underscores and with capitals mean the same option.")));
 		given[i] = &table_options[i];
-		table_options[i].parse(table_options[i].name, defGetString(def), result);
+		name = table_options[i].name;
+		table_options[i].parse(name, defGetString(def), result);
+		name = NULL;
 	}
 	for (int i = 0; i < lengthof(table_options); i++)
 	{
@@ -225,6 +254,7 @@ sx_stream_options_parse(List *options, SxStreamOptions *result)
 				 errhint("Options of connector \"%s\": %s.", result->rate ? "rate" : "table",
 						 result->rate ? "num_partitions, ramp_up_time, rows_per_second" : "retention")));
 	}
+	error_context_stack = callback.previous;
 }
 
 /* streamx_validator(options text[], catalog oid) */
@@ -234,6 +264,8 @@ sx_api_streamx_validator(PG_FUNCTION_ARGS)
 	List	   *options = untransformRelOptions(PG_GETARG_DATUM(0));
 	Oid			catalog = PG_GETARG_OID(1);
 	SxStreamOptions parsed;
+	ErrorContextCallback callback;
+	const char *name;
 	ListCell   *lc;
 
 	if (catalog == ForeignTableRelationId)
@@ -241,6 +273,7 @@ sx_api_streamx_validator(PG_FUNCTION_ARGS)
 		sx_stream_options_parse(options, &parsed);
 		PG_RETURN_VOID();
 	}
+	push_option_context(&callback, &name);
 	foreach(lc, options)
 	{
 		DefElem    *def = (DefElem *) lfirst(lc);
@@ -252,8 +285,11 @@ sx_api_streamx_validator(PG_FUNCTION_ARGS)
 						   "foreign-data wrapper streamx", NULL);
 		if (!sx_option_is(def->defname, "watermark"))
 			unknown_option(def->defname, "a column of a stream", "watermark");
+		name = "watermark";
 		(void) sx_watermark_delay_parse(defGetString(def));
+		name = NULL;
 	}
+	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
 }
 

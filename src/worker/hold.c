@@ -121,6 +121,13 @@ sx_hold_query(const SxQuery *query, int timeout_ms, bool *aborted)
 	slot = sx_slot_take(MyDatabaseId, query->id);
 	if (slot == NULL)
 		return true;			/* all taken by others: it has no worker */
+	if (slot->pid == MyProcPid)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("query \"%s\" cannot be stopped, altered or dropped from within its own batch",
+						query->name),
+				 errdetail("The call would wait for the end of the batch that it is part of."),
+				 errhint("Raise an error to make the batch fail, or let another session do it.")));
 	remember_query(slot, query);
 	request_stop(slot);
 	if (wait_for_end(slot, timeout_ms))

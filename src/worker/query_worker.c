@@ -185,6 +185,9 @@ apply_settings(const SxQuery *query)
 #endif
 	sx_worker_set("default_transaction_isolation", "read committed");
 	sx_worker_set("default_transaction_read_only", "off");
+	sx_worker_set("role", "none");
+	sx_worker_set("exit_on_error", "off");	/* it would end the process before the failure is written down */
+	sx_worker_set("quote_all_identifiers", "off");	/* names in a layout */
 	sx_worker_set("jit", "off");
 	sx_worker_set("max_parallel_workers_per_gather", "0");
 	sx_worker_set("application_name", psprintf("streamx: %s", query->name));

@@ -19,6 +19,7 @@
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
@@ -26,6 +27,7 @@
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -192,7 +194,7 @@ owner_can_connect(const SxQuery *query, char **message, char **hint)
 	{
 		*message = psprintf("role \"%s\" is not permitted to log in", NameStr(role->rolname));
 		*hint = psprintf("ALTER ROLE %s LOGIN, or give the query to another role.",
-						 NameStr(role->rolname));
+						 quote_identifier(NameStr(role->rolname)));
 		ok = false;
 	}
 	else if (!role->rolsuper &&
@@ -200,7 +202,9 @@ owner_can_connect(const SxQuery *query, char **message, char **hint)
 	{
 		*message = psprintf("role \"%s\" has no CONNECT privilege on the database",
 							NameStr(role->rolname));
-		*hint = psprintf("GRANT CONNECT ON DATABASE ... TO %s.", NameStr(role->rolname));
+		*hint = psprintf("GRANT CONNECT ON DATABASE %s TO %s.",
+						 quote_identifier(get_database_name(MyDatabaseId)),
+						 quote_identifier(NameStr(role->rolname)));
 		ok = false;
 	}
 	ReleaseSysCache(tuple);
