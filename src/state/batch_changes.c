@@ -98,6 +98,7 @@ add_change(SxState *state, const Change *change)
 	SxEntry    *entry = sx_tier_entry(&state->tier, change->ref);
 	SxLogRecord record;
 
+	record.has_hash = sx_tier_operator(&state->tier, change->op)->def.equal != NULL;
 	record.key.op = change->op;
 	record.key.group = change->group;
 	record.key.hash = change->hash;

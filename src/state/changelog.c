@@ -17,18 +17,19 @@
  *				directory: per group: group u8, length of its records v
  *				stored bytes
  *	record	  = flags u8: 1 removed, 2 same operator and expiry as the record
- *				before it (never for a group's first one), 4 no expiry
+ *				before it (never for a group's first one), 4 no expiry, 8 with hash
  *				unless 2: operator v, and unless 4: expiry i64
- *				hash u64, key length v, key, and unless 1: value length v, value
+ *				if 8: hash u64
+ *				key length v, key, and unless 1: value length v, value
  *
  * The CRC-32C covers kind, part, group and batch, then all bytes before it, so
  * a section that stands in a wrong place is noticed too.  Records of a segment
  * are grouped by key group; a reader that wants some groups skips segments by
- * their directories.  A section of one small change, 41 bytes without its key
+ * their directories.  A section of one small change, 26 bytes without its key
  * and value:
  *
- *	01 | 01 00 00 00 00 00 00 00 | 00 | 01 12 12 01 01 | 2a 12 |
- *	04 00 <hash> 04 <key> 02 <value> | 00 <crc>
+ *	01 | 01 00 00 00 00 00 00 00 | 00 | 01 0a 0a 01 01 | 2a 0a |
+ *	04 00 04 <key> 02 <value> | 00 <crc>
  *
  * A reader that meets another version refuses the log; there is no other yet.
  */
@@ -53,6 +54,7 @@
 #define RECORD_REMOVED		1
 #define RECORD_SAME			2
 #define RECORD_NO_EXPIRY	4
+#define RECORD_HASH			8
 
 /* A buffer that may pass 1 GB, which StringInfo may not. */
 typedef struct Buffer
@@ -314,7 +316,8 @@ sx_section_add(SxSectionWriter *writer, const SxLogRecord *record)
 {
 	const SxStateKey *key = &record->key;
 	Buffer	   *raw = &writer->raw;
-	uint8		flags = record->removed ? RECORD_REMOVED : 0;
+	uint8		flags = (record->removed ? RECORD_REMOVED : 0) |
+		(record->has_hash ? RECORD_HASH : 0);
 	char	   *at;
 
 	if (raw->len >= SEGMENT_BYTES)
@@ -343,8 +346,12 @@ sx_section_add(SxSectionWriter *writer, const SxLogRecord *record)
 			at += sizeof(int64);
 		}
 	}
-	memcpy(at, &key->hash, sizeof(uint64));
-	at = encode_varint(at + sizeof(uint64), key->len);
+	if (record->has_hash)
+	{
+		memcpy(at, &key->hash, sizeof(uint64));
+		at += sizeof(uint64);
+	}
+	at = encode_varint(at, key->len);
 	memcpy(at, key->bytes, key->len);
 	at += key->len;
 	if (!record->removed)
@@ -687,10 +694,13 @@ read_record(SxSectionReader *reader, SxLogRecord *record)
 	record->key.expiry = reader->expiry;
 	record->key.group = reader->group;
 	record->removed = (flags & RECORD_REMOVED) != 0;
+	record->has_hash = (flags & RECORD_HASH) != 0;
+	record->key.hash = 0;
 	record->value.bytes = NULL;
 	record->value.len = 0;
-	if (!get_bytes(at, end, &record->key.hash, sizeof(uint64)) ||
-		!get_varint(at, end, &n) || n > (uint64) (end - *at))
+	if (record->has_hash && !get_bytes(at, end, &record->key.hash, sizeof(uint64)))
+		return false;
+	if (!get_varint(at, end, &n) || n > (uint64) (end - *at))
 		return false;
 	record->key.len = (uint32) n;
 	record->key.bytes = *at;

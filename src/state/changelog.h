@@ -44,6 +44,7 @@ typedef struct SxSectionHeader
 typedef struct SxLogRecord
 {
 	SxStateKey	key;
+	bool		has_hash;		/* else it is made from the key's bytes */
 	bool		removed;
 	SxStateValue value;
 } SxLogRecord;

@@ -53,7 +53,7 @@ compare_buckets(const pairingheap_node *a, const pairingheap_node *b, void *arg)
 
 void
 sx_tier_init(SxTier *tier, MemoryContext context, int noperators,
-			 const SxStateOperator *operators)
+			 const SxStateOperator *operators, Size filter_bytes, uint64 seed)
 {
 	int			i;
 
@@ -63,6 +63,7 @@ sx_tier_init(SxTier *tier, MemoryContext context, int noperators,
 	tier->arena = AllocSetContextCreate(context, "streamx state undo",
 										ALLOCSET_DEFAULT_SIZES);
 	tier->noperators = noperators;
+	tier->seed = seed;
 	tier->operators = MemoryContextAllocZero(context,
 											 Max(noperators, 1) * sizeof(SxTierOperator));
 	for (i = 0; i < noperators; i++)
@@ -79,6 +80,7 @@ sx_tier_init(SxTier *tier, MemoryContext context, int noperators,
 		op->heap.ph_compare = compare_buckets;
 		op->buckets = sx_buckets_create(context, 16, NULL);
 		sx_cold_init(&op->cold, context);
+		sx_cold_filter_init(&op->filter, context, filter_bytes / noperators);
 		tier->by_id[operators[i].id] = i + 1;
 	}
 }
@@ -110,6 +112,7 @@ sx_tier_clear(SxTier *tier)
 	{
 		tier->operators[i].rows = 0;
 		sx_cold_clear(&tier->operators[i].cold);
+		sx_cold_filter_clear(&tier->operators[i].filter);
 	}
 	tier->nchanges = 0;
 }
@@ -921,6 +924,17 @@ Size
 sx_tier_bytes(const SxTier *tier)
 {
 	return tier->memory.bytes + tier->table_bytes;
+}
+
+Size
+sx_tier_filter_bytes(const SxTier *tier)
+{
+	Size		bytes = 0;
+	int			i;
+
+	for (i = 0; i < tier->noperators; i++)
+		bytes += tier->operators[i].filter.bytes;
+	return bytes;
 }
 
 Size

@@ -23,8 +23,10 @@
 
 #include "lib/pairingheap.h"
 
+#include "state/cold_filter.h"
 #include "state/cold_ranges.h"
 #include "state/entry_memory.h"
+#include "state/key_hash.h"
 #include "state/state_store.h"
 
 /* flags of an entry */
@@ -79,6 +81,7 @@ typedef struct SxTierOperator
 	SxBucket   *last_bucket;	/* the one found last */
 	SxRef		expired;		/* buckets detached in this batch */
 	SxColdRanges cold;			/* keys that only the store holds */
+	SxColdFilter filter;		/* of their cells */
 } SxTierOperator;
 
 typedef struct SxTierSlot
@@ -112,6 +115,7 @@ typedef struct SxTier
 	int64		entries;		/* DEAD ones too */
 
 	int			noperators;
+	uint64		seed;			/* of hashes made here */
 	SxTierOperator *operators;
 	uint8	   *by_id;			/* operator id -> index + 1 */
 	uint32		max_id;
@@ -130,8 +134,9 @@ typedef struct SxTier
 	uint32		changes_allocated;
 } SxTier;
 
+/* filter_bytes: what the filters of all operators may take */
 extern void sx_tier_init(SxTier *tier, MemoryContext context, int noperators,
-						 const SxStateOperator *operators);
+						 const SxStateOperator *operators, Size filter_bytes, uint64 seed);
 extern SxTierOperator *sx_tier_operator(SxTier *tier, uint16 id);
 
 /* Forgets every entry; nothing may be pending. Rows and cold ranges go to zero. */
@@ -177,6 +182,7 @@ extern bool sx_tier_scan(SxTier *tier, SxTierOperator *op, int64 max_expiry,
 						 SxStateVisit visit, void *arg);
 
 extern Size sx_tier_bytes(const SxTier *tier);	/* entries and tables */
+extern Size sx_tier_filter_bytes(const SxTier *tier);
 extern Size sx_tier_pending_bytes(const SxTier *tier);
 
 /* Ensures room for so many keys more in the group. */
@@ -223,9 +229,18 @@ sx_entry_value(SxEntry *entry)
 	return place;
 }
 
-/* Where a key belongs in its group's table; all 32 bits count. */
-static inline uint32
-sx_tier_tag(uint16 op, int64 expiry, uint64 hash)
+/* The hash that the key goes by here: its own, unless its bytes decide. */
+static inline uint64
+sx_tier_hash(const SxTier *tier, const SxTierOperator *op, const SxStateKey *key)
+{
+	if (op->def.equal != NULL)
+		return key->hash;
+	return sx_key_hash(key->bytes, key->len, tier->seed);
+}
+
+/* A well mixed hash of a cell. */
+static inline uint64
+sx_cell_mix(uint16 op, int64 expiry, uint64 hash)
 {
 	uint64		x = hash + op * UINT64CONST(0x9E3779B97F4A7C15);
 
@@ -234,7 +249,14 @@ sx_tier_tag(uint16 op, int64 expiry, uint64 hash)
 	x *= UINT64CONST(0xFF51AFD7ED558CCD);
 	x ^= x >> 33;
 	x *= UINT64CONST(0xC4CEB9FE1A85EC53);
-	return (uint32) (x >> 32);
+	return x ^ (x >> 33);
+}
+
+/* Where a key belongs in its group's table; all 32 bits count. */
+static inline uint32
+sx_tier_tag(uint16 op, int64 expiry, uint64 hash)
+{
+	return (uint32) (sx_cell_mix(op, expiry, hash) >> 32);
 }
 
 static inline uint32

@@ -266,6 +266,19 @@ has_expired(SxState *state, SxTierOperator *op, int64 expiry, int64 batch)
 	return mark->set && expiry <= mark->watermark && batch < mark->batch;
 }
 
+static void
+check_hash(SxState *state, SxTierOperator *op, const SxLogRecord *record)
+{
+	if (op->def.equal != NULL && !record->has_hash)
+		ereport(ERROR,
+				(errcode(ERRCODE_SX_STATE_SCHEMA),
+				 errmsg("state of query %lld does not fit its new definition",
+						(long long) state->query_id),
+				 errdetail("Keys of operator %u were equal if their bytes were, and are compared by their type now.",
+						   op->def.id),
+				 errhint("Restore the old expression, or start the query with a new checkpoint.")));
+}
+
 /* During a rebuild: the cell is in memory or nowhere. */
 static void
 apply_record(SxState *state, const SxLogRecord *record)
@@ -309,8 +322,11 @@ apply_section(SxState *state, SxSectionReader *reader, SxSectionHeader *header,
 	{
 		SxTierOperator *op = sx_tier_operator(&state->tier, record.key.op);
 
-		if (!has_expired(state, op, record.key.expiry, header->batch))
-			apply_record(state, &record);
+		if (has_expired(state, op, record.key.expiry, header->batch))
+			continue;
+		check_hash(state, op, &record);
+		record.key.hash = sx_tier_hash(&state->tier, op, &record.key);
+		apply_record(state, &record);
 	}
 	if (why != NULL)
 		damaged_section(state, header, why);
@@ -419,6 +435,7 @@ replay_section(SxState *state, SxSectionReader *reader, SxSectionHeader *header,
 
 		if (has_expired(state, op, record.key.expiry, header->batch))
 			continue;
+		check_hash(state, op, &record);
 		if (record.removed)
 			sx_state_remove(state, &record.key);
 		else

@@ -43,7 +43,7 @@
 #define GET_TOGETHER		256
 #define MARK_FILE			"streamx_mark"
 #define RUN_FILE			"streamx_run.sst"
-#define MARK_MAX			(64 * 1024 * 1024)
+#define MARK_MAX			(512 * 1024 * 1024)
 
 typedef struct RocksStore
 {
@@ -239,6 +239,20 @@ make_directory(RocksStore *store)
 		raise_errno(store, "create directory", store->path);
 }
 
+/* One shard: a filter block may be larger than a sixteenth of a small cache. */
+static rocksdb_cache_t *
+cache_create(Size capacity)
+{
+	rocksdb_lru_cache_options_t *options = rocksdb_lru_cache_options_create();
+	rocksdb_cache_t *cache;
+
+	rocksdb_lru_cache_options_set_capacity(options, capacity);
+	rocksdb_lru_cache_options_set_num_shard_bits(options, 0);
+	cache = rocksdb_cache_create_lru_opts(options);
+	rocksdb_lru_cache_options_destroy(options);
+	return cache;
+}
+
 static void
 set_table_options(RocksStore *store)
 {
@@ -246,7 +260,7 @@ set_table_options(RocksStore *store)
 
 	store->table_options = table;
 	/* filters and indexes are in the cache, so the cache's size is the bound */
-	store->cache = rocksdb_cache_create_lru(store->memory / 4 * 3);
+	store->cache = cache_create(store->memory / 4 * 3);
 	rocksdb_block_based_options_set_block_cache(table, store->cache);
 	rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
 	rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(table, 1);
@@ -441,7 +455,7 @@ write_batch(RocksStore *store)
 }
 
 static void
-rocks_put(SxStore *base, const SxCellKey *cell, const char *bytes, Size len)
+rocks_put(SxStore *base, const SxCellKey *cell, const char *bytes, Size len, bool is_new)
 {
 	RocksStore *store = (RocksStore *) base;
 	char		key[KEY_BYTES];

@@ -27,7 +27,7 @@
 #include "state/state.h"
 
 #define MIN_GENERATION		(512 * 1024)	/* bytes a part writes before it rotates */
-#define MAX_CREDIT			(4 * 1024 * 1024)	/* bounds a burst after a quiet time */
+#define MIN_CREDIT			(64 * 1024)	/* what a quiet time can save up: this, or a part */
 #define STEP_BYTES			(2 * 1024 * 1024)	/* written by one call */
 
 /* ---------- one group ---------- */
@@ -63,6 +63,7 @@ add_entry(SxState *state, SxEntry *entry)
 	SxBucket   *bucket = sx_tier_bucket(&state->tier, entry);
 	SxLogRecord record;
 
+	record.has_hash = bucket->op->def.equal != NULL;
 	record.key.op = bucket->op->def.id;
 	record.key.group = entry->group;
 	record.key.hash = entry->hash;
@@ -118,6 +119,7 @@ add_cold_cell(void *arg, const SxCellKey *cell, const char *bytes, Size len)
 		sx_tier_find_cell(&cold->state->tier, cold->op, cell->group, cell->expiry,
 						  cell->hash) != SX_REF_NONE)
 		return true;
+	record.has_hash = cold->op->def.equal != NULL;
 	record.key.op = cell->op;
 	record.key.group = cell->group;
 	record.key.expiry = cell->expiry;
@@ -169,6 +171,18 @@ can_drop_oldest(SxState *state, int part)
 		second->complete_batch <= state->committed.batch - state->batches_to_retain;
 }
 
+/* About what a snapshot of a part takes. */
+static double
+part_size(SxState *state)
+{
+	double		rows = 0;
+	int			i;
+
+	for (i = 0; i < state->tier.noperators; i++)
+		rows += state->tier.operators[i].rows;
+	return rows / SX_LOG_PARTS * state->record_bytes;
+}
+
 /*
  * Changes since the part was last written whole, against what writing it again
  * would take.  A part that only grew isn't worth it: its log is its snapshot.
@@ -177,16 +191,10 @@ static double
 part_age(SxState *state, int part)
 {
 	SxGeneration *current = sx_log_current(&state->log, part);
-	double		rows = 0;
-	double		wanted;
-	int			i;
 
 	if (current->complete_batch == SX_INCOMPLETE)
 		return 0;
-	for (i = 0; i < state->tier.noperators; i++)
-		rows += state->tier.operators[i].rows;
-	wanted = 1.4 * rows / SX_LOG_PARTS * state->record_bytes;
-	return current->change_bytes / Max(wanted, MIN_GENERATION);
+	return current->change_bytes / Max(1.4 * part_size(state), MIN_GENERATION);
 }
 
 static int
@@ -256,7 +264,8 @@ sx_snapshot_step(SxState *state, bool *more)
 	int64		written = 0;
 
 	drop_old_generations(state);
-	state->credit = Min(state->credit, MAX_CREDIT);
+	/* more saved up would be a burst, and parts that rotate together */
+	state->credit = Min(state->credit, (int64) Max(part_size(state), MIN_CREDIT));
 	while (state->credit > 0 && written < STEP_BYTES)
 	{
 		SxGeneration *generation;

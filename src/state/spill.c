@@ -200,6 +200,7 @@ static void
 remove_dead(SxState *state, SxTierOperator *op)
 {
 	state->store->routine->remove_expired(state->store, op->def.id, op->cold.dead);
+	sx_cold_filter_drop_expired(&op->filter, op->cold.dead);
 	op->cold.dead = PG_INT64_MIN;
 	op->cold.dead_rows = 0;
 }
@@ -218,6 +219,7 @@ remove_dead_where_due(SxState *state, const VictimList *list)
 	{
 		SxTierOperator *op = &state->tier.operators[i];
 
+		sx_cold_filter_drop_expired(&op->filter, op->cold.dead);
 		if (op->cold.dead != PG_INT64_MIN &&
 			op->cold.dead_rows > Max(DEAD_ROWS_WORTH, op->cold.total / 10))
 			remove_dead(state, op);
@@ -276,11 +278,12 @@ encode_cell(SxTier *tier, const Victim *victims, Size n, CellBytes *bytes)
 
 /* One cell of a run, to the store if it must; returns how many live keys it has. */
 static int64
-write_cell(SxState *state, const Victim *victims, Size n, CellBytes *bytes)
+write_cell(SxState *state, SxTierOperator *op, const Victim *victims, Size n,
+		   CellBytes *bytes)
 {
 	const SxStoreRoutine *routine = state->store->routine;
-	bool		dirty = false;
-	bool		in_store = false;
+	const SxCellKey *cell = &victims->cell;
+	uint16		flags = 0;
 	int64		live = 0;
 	Size		i;
 
@@ -288,37 +291,36 @@ write_cell(SxState *state, const Victim *victims, Size n, CellBytes *bytes)
 	{
 		SxEntry    *entry = sx_tier_entry(&state->tier, victims[i].ref);
 
-		dirty |= (entry->flags & SX_ENTRY_DIRTY) != 0;
-		in_store |= (entry->flags & SX_ENTRY_IN_STORE) != 0;
+		flags |= entry->flags;
 		live += (entry->flags & SX_ENTRY_DEAD) == 0;
 	}
 	if (live == 0)
 	{
-		if (in_store)
-			routine->remove(state->store, &victims->cell);
+		if (flags & SX_ENTRY_IN_STORE)
+			routine->remove(state->store, cell);
 	}
-	else if (dirty)
+	else if (flags & SX_ENTRY_DIRTY)
 	{
 		Size		len = encode_cell(&state->tier, victims, n, bytes);
 
-		routine->put(state->store, &victims->cell, bytes->data, len);
+		routine->put(state->store, cell, bytes->data, len,
+					 !(flags & SX_ENTRY_IN_STORE));
+		if (!(flags & SX_ENTRY_IN_STORE))
+			sx_cold_filter_add(&op->filter,
+							   sx_cell_mix(cell->op, cell->expiry, cell->hash),
+							   cell->expiry);
 	}
 	return live;
 }
 
-/* Writes the run. drop: entries leave memory; else they stay as clean ones. */
 static void
-write_run(SxState *state, VictimList *list, bool drop)
+write_cells(SxState *state, const VictimList *list, bool drop)
 {
 	SxTier	   *tier = &state->tier;
 	CellBytes	bytes = {NULL, 0};
 	Size		i;
 	Size		end;
 
-	unmark_store(state);
-	remove_dead_where_due(state, list);
-	sort_victims(list->victims, list->n);
-	state->store->routine->write_begin(state->store, list->bytes);
 	for (i = 0; i < list->n; i = end)
 	{
 		const SxCellKey *cell = &list->victims[i].cell;
@@ -327,13 +329,31 @@ write_run(SxState *state, VictimList *list, bool drop)
 
 		if ((i & 1023) == 0)
 			CHECK_FOR_INTERRUPTS();
+		if (i + 12 < list->n)
+			__builtin_prefetch(sx_tier_entry(tier, list->victims[i + 12].ref));
 		for (end = i + 1; end < list->n &&
 			 sx_cell_compare(&list->victims[end].cell, cell) == 0; end++)
 			;
-		live = write_cell(state, &list->victims[i], end - i, &bytes);
+		live = write_cell(state, op, &list->victims[i], end - i, &bytes);
 		if (drop)
 			sx_cold_add(&op->cold, cell->expiry, cell->expiry, live);
 	}
+	if (bytes.data != NULL)
+		pfree(bytes.data);
+}
+
+/* Writes the run. drop: entries leave memory; else they stay as clean ones. */
+static void
+write_run(SxState *state, VictimList *list, bool drop)
+{
+	SxTier	   *tier = &state->tier;
+	Size		i;
+
+	unmark_store(state);
+	remove_dead_where_due(state, list);
+	sort_victims(list->victims, list->n);
+	state->store->routine->write_begin(state->store, list->bytes);
+	write_cells(state, list, drop);
 	state->store->routine->write_end(state->store);
 	SX_CRASH_POINT("spill");
 	for (i = 0; i < list->n; i++)
@@ -350,8 +370,6 @@ write_run(SxState *state, VictimList *list, bool drop)
 			entry->flags |= SX_ENTRY_IN_STORE;
 		}
 	}
-	if (bytes.data != NULL)
-		pfree(bytes.data);
 	if (list->victims != NULL)
 		pfree(list->victims);
 }

@@ -69,7 +69,6 @@ struct SxState
 #define SX_NO_PART	(-1)
 
 /* Tier and store together (state_store.c) */
-extern SxRef sx_state_lookup(SxState *state, SxTierOperator *op, const SxStateKey *key);
 extern void sx_state_load_cell(SxState *state, const SxCellKey *key, const char *bytes, Size len);
 extern Size sx_state_tier_limit(const SxState *state);
 

@@ -59,6 +59,15 @@ copy_end(SxState *state, SxLogEnd *to, const SxLogEnd *from)
 	to->expiries = expiries;
 }
 
+static uint64
+hash_seed(const pg_uuid_t *incarnation)
+{
+	uint64		seed;
+
+	memcpy(&seed, incarnation->data, sizeof(seed));
+	return seed;
+}
+
 static void
 open_state(SxState *state, const SxStateConfig *config)
 {
@@ -73,7 +82,8 @@ open_state(SxState *state, const SxStateConfig *config)
 	state->batch_exists = config->batch_exists;
 	state->snapshot_part = SX_NO_PART;
 	state->record_bytes = 24;
-	sx_tier_init(&state->tier, state->context, config->noperators, config->operators);
+	sx_tier_init(&state->tier, state->context, config->noperators, config->operators,
+				 state->memory / 8, hash_seed(&state->incarnation));
 	state->expired_now = MemoryContextAllocZero(state->context, config->noperators + 1);
 	init_end(state, &state->committed, config->batch, &config->lineage);
 	init_end(state, &state->pending, config->batch, &config->lineage);
@@ -145,7 +155,7 @@ sx_state_load_cell(SxState *state, const SxCellKey *cell, const char *bytes, Siz
 	key.op = cell->op;
 	key.group = cell->group;
 	key.expiry = cell->expiry;
-	key.hash = cell->hash;
+	key.hash = cell->hash;		/* as the tier goes by */
 	while (sx_cell_next(&at, bytes + len, &key, &value))
 	{
 		SxRef		ref = sx_tier_create(&state->tier, op, &key, tag, value.len);
@@ -174,7 +184,8 @@ cell_found(void *arg, int i, const char *bytes, Size len)
 static inline bool
 store_may_hold(SxState *state, SxTierOperator *op, const SxStateKey *key)
 {
-	return state->store_in_use && sx_cold_may_hold(&op->cold, key->expiry);
+	return state->store_in_use && sx_cold_may_hold(&op->cold, key->expiry) &&
+		sx_cold_filter_may_hold(&op->filter, sx_cell_mix(key->op, key->expiry, key->hash));
 }
 
 static inline void
@@ -186,28 +197,33 @@ set_cell(SxCellKey *cell, const SxStateKey *key)
 	cell->hash = key->hash;
 }
 
-/* The key's entry, DEAD or not, made if there is none. */
-SxRef
-sx_state_lookup(SxState *state, SxTierOperator *op, const SxStateKey *key)
+/* The key with the hash that the tier knows it by. */
+static inline SxStateKey
+own_key(SxState *state, SxTierOperator *op, const SxStateKey *key)
 {
-	uint32		tag = sx_tier_tag(key->op, key->expiry, key->hash);
-	SxRef		mate;
-	SxRef		ref = sx_tier_find(&state->tier, op, key, tag, &mate);
+	SxStateKey	own = *key;
 
-	if (ref != SX_REF_NONE)
-		return ref;
-	if (mate == SX_REF_NONE && store_may_hold(state, op, key))
+	own.hash = sx_tier_hash(&state->tier, op, key);
+	return own;
+}
+
+/* The key's entry, DEAD or not, brought from the store if need be; else only *mate. */
+static SxRef
+find_anywhere(SxState *state, SxTierOperator *op, const SxStateKey *key, uint32 tag,
+			  SxRef *mate)
+{
+	SxRef		ref = sx_tier_find(&state->tier, op, key, tag, mate);
+
+	if (ref == SX_REF_NONE && *mate == SX_REF_NONE && store_may_hold(state, op, key))
 	{
 		SxCellKey	cell;
 		LoadedCells loaded = {state, &cell};
 
 		set_cell(&cell, key);
 		state->store->routine->get_many(state->store, 1, &cell, cell_found, &loaded);
-		ref = sx_tier_find(&state->tier, op, key, tag, &mate);
-		if (ref != SX_REF_NONE)
-			return ref;
+		ref = sx_tier_find(&state->tier, op, key, tag, mate);
 	}
-	return sx_tier_create_pending(&state->tier, op, key, tag, op->typical_vlen, mate);
+	return ref;
 }
 
 static inline void
@@ -237,13 +253,19 @@ compare_cells(const void *a, const void *b)
 static void
 fetch_cells(SxState *state, const SxStateKey *keys, const int *wanted, int n)
 {
+	SxTier	   *tier = &state->tier;
 	SxCellKey  *cells = palloc(n * sizeof(SxCellKey));
 	LoadedCells loaded = {state, cells};
 	int			different = 0;
 	int			i;
 
 	for (i = 0; i < n; i++)
-		set_cell(&cells[i], &keys[wanted[i]]);
+	{
+		const SxStateKey *key = &keys[wanted[i]];
+
+		set_cell(&cells[i], key);
+		cells[i].hash = sx_tier_hash(tier, sx_tier_operator(tier, key->op), key);
+	}
 	qsort(cells, n, sizeof(SxCellKey), compare_cells);
 	for (i = 0; i < n; i++)
 		if (i == 0 || sx_cell_compare(&cells[i], &cells[different - 1]) != 0)
@@ -254,34 +276,40 @@ fetch_cells(SxState *state, const SxStateKey *keys, const int *wanted, int n)
 
 /* After the fetch: a key that isn't there gets an entry that says so. */
 static void
-settle_missing(SxState *state, const SxStateKey *key, SxStateValue *value)
+settle_missing(SxState *state, const SxStateKey *wanted, SxStateValue *value)
 {
-	SxTierOperator *op = sx_tier_operator(&state->tier, key->op);
-	uint32		tag = sx_tier_tag(key->op, key->expiry, key->hash);
+	SxTierOperator *op = sx_tier_operator(&state->tier, wanted->op);
+	SxStateKey	key = own_key(state, op, wanted);
+	uint32		tag = sx_tier_tag(key.op, key.expiry, key.hash);
 	SxRef		mate;
-	SxRef		ref = sx_tier_find(&state->tier, op, key, tag, &mate);
+	SxRef		ref = sx_tier_find(&state->tier, op, &key, tag, &mate);
 
 	if (ref == SX_REF_NONE && mate == SX_REF_NONE)
-		ref = sx_tier_create_pending(&state->tier, op, key, tag, op->typical_vlen, mate);
+		ref = sx_tier_create_pending(&state->tier, op, &key, tag, op->typical_vlen, mate);
 	set_value(&state->tier, ref, value);
 }
 
 /*
- * Has the processor fetch the slots of some keys, then the entries that these
- * lead to; fills the tags.
+ * Has the processor fetch the slots of up to GET_CHUNK keys, then the entries
+ * that these lead to.  keys: as the tier knows them, with their tags.
  */
 static void
-prefetch_keys(SxTier *tier, int n, const SxStateKey *keys, uint32 *tags)
+prefetch_chunk(SxState *state, int n, const SxStateKey *wanted, SxStateKey *keys,
+			   uint32 *tags)
 {
-	for (int i = 0; i < n; i++)
-	{
-		SxTierTable *table = &tier->tables[keys[i].group];
+	SxTier	   *tier = &state->tier;
+	int			i;
 
+	for (i = 0; i < n; i++)
+	{
+		SxTierTable *table = &tier->tables[wanted[i].group];
+
+		keys[i] = own_key(state, sx_tier_operator(tier, wanted[i].op), &wanted[i]);
 		tags[i] = sx_tier_tag(keys[i].op, keys[i].expiry, keys[i].hash);
 		if (table->nslots > 0)
 			__builtin_prefetch(&table->slots[sx_tier_home(table, tags[i])]);
 	}
-	for (int i = 0; i < n; i++)
+	for (i = 0; i < n; i++)
 	{
 		SxTierTable *table = &tier->tables[keys[i].group];
 
@@ -296,24 +324,28 @@ prefetch_keys(SxTier *tier, int n, const SxStateKey *keys, uint32 *tags)
 }
 
 void
-sx_state_prefetch(SxState *state, int n, const SxStateKey *keys)
+sx_state_prefetch(SxState *state, int n, const SxStateKey *wanted)
 {
+	SxStateKey	keys[GET_CHUNK];
 	uint32		tags[GET_CHUNK];
+	int			i;
 
-	for (int i = 0; i < n; i += GET_CHUNK)
-		prefetch_keys(&state->tier, Min(GET_CHUNK, n - i), keys + i, tags);
+	for (i = 0; i < n; i += GET_CHUNK)
+		prefetch_chunk(state, Min(GET_CHUNK, n - i), wanted + i, keys, tags);
 }
 
 /* Up to GET_CHUNK keys in the tier; notes those that the store may have. */
 static void
-get_chunk(SxState *state, int n, const SxStateKey *keys, SxStateValue *values,
+get_chunk(SxState *state, int n, const SxStateKey *wanted, SxStateValue *values,
 		  int first, int *missing, int *nmissing)
 {
 	SxTier	   *tier = &state->tier;
+	SxStateKey	keys[GET_CHUNK];
 	uint32		tags[GET_CHUNK];
+	int			i;
 
-	prefetch_keys(tier, n, keys, tags);
-	for (int i = 0; i < n; i++)
+	prefetch_chunk(state, n, wanted, keys, tags);
+	for (i = 0; i < n; i++)
 	{
 		SxTierOperator *op = sx_tier_operator(tier, keys[i].op);
 		SxRef		mate;
@@ -429,39 +461,33 @@ sx_state_rows(SxState *state, uint16 op)
 /* ---------- changing ---------- */
 
 void
-sx_state_put(SxState *state, const SxStateKey *key, const char *bytes, uint32 len)
+sx_state_put(SxState *state, const SxStateKey *wanted, const char *bytes, uint32 len)
 {
-	SxTierOperator *op = sx_tier_operator(&state->tier, key->op);
-	uint32		tag = sx_tier_tag(key->op, key->expiry, key->hash);
+	SxTierOperator *op = sx_tier_operator(&state->tier, wanted->op);
+	SxStateKey	key = own_key(state, op, wanted);
+	uint32		tag = sx_tier_tag(key.op, key.expiry, key.hash);
 	SxRef		mate;
-	SxRef		ref = sx_tier_find(&state->tier, op, key, tag, &mate);
+	SxRef		ref = find_anywhere(state, op, &key, tag, &mate);
 
 	if (ref == SX_REF_NONE)
 	{
 		op->typical_vlen = len;
-		if (mate != SX_REF_NONE || !store_may_hold(state, op, key))
-			ref = sx_tier_create_pending(&state->tier, op, key, tag, len, mate);
-		else
-			ref = sx_state_lookup(state, op, key);
+		ref = sx_tier_create_pending(&state->tier, op, &key, tag, len, mate);
 	}
 	sx_tier_put(&state->tier, ref, bytes, len);
 }
 
 void
-sx_state_remove(SxState *state, const SxStateKey *key)
+sx_state_remove(SxState *state, const SxStateKey *wanted)
 {
-	SxTierOperator *op = sx_tier_operator(&state->tier, key->op);
-	uint32		tag = sx_tier_tag(key->op, key->expiry, key->hash);
+	SxTierOperator *op = sx_tier_operator(&state->tier, wanted->op);
+	SxStateKey	key = own_key(state, op, wanted);
+	uint32		tag = sx_tier_tag(key.op, key.expiry, key.hash);
 	SxRef		mate;
-	SxRef		ref = sx_tier_find(&state->tier, op, key, tag, &mate);
+	SxRef		ref = find_anywhere(state, op, &key, tag, &mate);
 
-	if (ref == SX_REF_NONE)
-	{
-		if (mate != SX_REF_NONE || !store_may_hold(state, op, key))
-			return;
-		ref = sx_state_lookup(state, op, key);
-	}
-	sx_tier_remove(&state->tier, ref);
+	if (ref != SX_REF_NONE)
+		sx_tier_remove(&state->tier, ref);
 }
 
 typedef struct KeyList
@@ -617,7 +643,9 @@ Size
 sx_state_tier_limit(const SxState *state)
 {
 	/* the store has its quarter only when there is something in it */
-	return state->store_in_use ? state->memory / 4 * 3 : state->memory / 16 * 15;
+	if (!state->store_in_use)
+		return state->memory / 16 * 15;
+	return state->memory / 4 * 3 - sx_tier_filter_bytes(&state->tier);
 }
 
 static bool
@@ -644,7 +672,7 @@ sx_state_maintain(SxState *state, bool *more)
 	state->broken = true;
 	if (memory_is_short(state))
 	{
-		Size		limit = state->memory / 4 * 3;
+		Size		limit = state->memory / 4 * 3 - sx_tier_filter_bytes(&state->tier);
 		Size		growth = Min(state->batch_growth, limit / 4 * 3);
 
 		/* room for another batch, or the next one would spill again */
@@ -658,7 +686,8 @@ sx_state_maintain(SxState *state, bool *more)
 int64
 sx_state_memory_used(SxState *state)
 {
-	int64		bytes = sx_tier_bytes(&state->tier) + sx_tier_pending_bytes(&state->tier);
+	int64		bytes = sx_tier_bytes(&state->tier) + sx_tier_pending_bytes(&state->tier) +
+		sx_tier_filter_bytes(&state->tier);
 
 	if (state->writer != NULL)
 		bytes += sx_section_writer_bytes(state->writer);

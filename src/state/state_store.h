@@ -15,7 +15,9 @@
  *
  * Key identity: op, group, expiry and equal(bytes).  hash comes from the key's
  * types, so equal keys have equal hashes even where their bytes differ (numeric
- * 1.0 and 1.00); bytes that are equal are always the same key.
+ * 1.0 and 1.00); bytes that are equal are always the same key.  Without equal()
+ * bytes decide, and the state makes its own hash of them: then key->hash is not
+ * looked at, and keys shown by a scan carry the state's.
  */
 #ifndef SX_STATE_STATE_STORE_H
 #define SX_STATE_STATE_STORE_H

@@ -56,7 +56,8 @@ typedef struct SxStoreRoutine
 
 	/* A sorted run: begin, then put or remove in ascending order, then end. */
 	void		(*write_begin) (SxStore *store, Size expected_bytes);
-	void		(*put) (SxStore *store, const SxCellKey *key, const char *bytes, Size len);
+	void		(*put) (SxStore *store, const SxCellKey *key, const char *bytes, Size len,
+						bool is_new);	/* the store has no such cell */
 	void		(*remove) (SxStore *store, const SxCellKey *key);
 	void		(*write_end) (SxStore *store);
 

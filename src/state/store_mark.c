@@ -11,7 +11,8 @@
  *	per part: number of its current generation i64, its change and snapshot bytes
  *		i64 * 2, batch of each group's snapshot in it i64 * SX_GROUPS_IN_PART
  *	operators u32, each: id u32, rows i64, last expiry (set u32, watermark i64,
- *		batch i64), cold ranges u32, each: low, high, count i64
+ *		batch i64), cold ranges u32, each: low, high, count i64, filter given up
+ *		u32, segments u32, each: blocks u64, cells u64, last expiry i64, the blocks
  *	CRC-32C u32
  *
  * Anything unexpected makes it no mark at all; then the store is rebuilt.
@@ -24,6 +25,7 @@
 #include "state/state.h"
 
 #define MARK_VERSION	1
+#define FILTER_MAX		(32 * 1024 * 1024)	/* of one operator */
 
 static void
 put(StringInfo mark, const void *bytes, Size len)
@@ -46,8 +48,30 @@ put_i64(StringInfo mark, int64 value)
 static bool
 count_as_cold(void *arg, const SxStateKey *key, const SxStateValue *value)
 {
-	sx_cold_add(arg, key->expiry, key->expiry, 1);
+	SxTierOperator *op = arg;
+
+	sx_cold_add(&op->cold, key->expiry, key->expiry, 1);
 	return true;
+}
+
+static void
+put_filter(StringInfo mark, const SxColdFilter *filter)
+{
+	/* what doesn't fit beside the rest can be done without */
+	bool		given_up = filter->given_up || filter->bytes > FILTER_MAX;
+	int			i;
+
+	put_u32(mark, given_up);
+	put_u32(mark, given_up ? 0 : filter->nsegments);
+	for (i = 0; i < filter->nsegments && !given_up; i++)
+	{
+		const SxFilterSegment *segment = &filter->segments[i];
+
+		put_i64(mark, segment->nblocks);
+		put_i64(mark, segment->cells);
+		put_i64(mark, segment->max_expiry);
+		put(mark, segment->blocks, segment->nblocks * SX_FILTER_BLOCK);
+	}
 }
 
 static void
@@ -57,7 +81,7 @@ put_operator(StringInfo mark, SxState *state, int at)
 	SxExpiryMark *expiry = &state->committed.expiries[at];
 
 	/* at the next open every key is cold */
-	sx_tier_scan(&state->tier, op, SX_STATE_NEVER, count_as_cold, &op->cold);
+	sx_tier_scan(&state->tier, op, SX_STATE_NEVER, count_as_cold, op);
 	put_u32(mark, op->def.id);
 	put_i64(mark, op->rows);
 	put_u32(mark, expiry->set);
@@ -65,6 +89,7 @@ put_operator(StringInfo mark, SxState *state, int at)
 	put_i64(mark, expiry->batch);
 	put_u32(mark, op->cold.nranges);
 	put(mark, op->cold.ranges, op->cold.nranges * sizeof(SxColdRange));
+	put_filter(mark, &op->filter);
 }
 
 void
@@ -175,6 +200,39 @@ read_generation(MarkReader *reader, SxState *state, int part)
 }
 
 static void
+read_filter(MarkReader *reader, SxColdFilter *filter)
+{
+	bool		given_up = get_u32(reader) != 0;
+	uint32		n = get_u32(reader);
+	uint32		i;
+
+	if (given_up)
+		sx_cold_filter_give_up(filter);
+	for (i = 0; i < n && reader->ok; i++)
+	{
+		uint64		nblocks = (uint64) get_i64(reader);
+		uint64		cells = (uint64) get_i64(reader);
+		int64		max_expiry = get_i64(reader);
+		SxFilterSegment *segment;
+
+		if ((uint64) (reader->end - reader->at) / SX_FILTER_BLOCK < nblocks)
+			reader->ok = false;
+		if (!reader->ok)
+			return;
+		/* less memory than before: then without the filter */
+		segment = filter->given_up ? NULL : sx_cold_filter_add_segment(filter, nblocks);
+		if (segment == NULL)
+		{
+			reader->at += nblocks * SX_FILTER_BLOCK;
+			continue;
+		}
+		get(reader, segment->blocks, nblocks * SX_FILTER_BLOCK);
+		segment->cells = cells;
+		segment->max_expiry = max_expiry;
+	}
+}
+
+static void
 read_operator(MarkReader *reader, SxState *state)
 {
 	uint32		id = get_u32(reader);
@@ -203,6 +261,7 @@ read_operator(MarkReader *reader, SxState *state)
 		if (reader->ok)
 			sx_cold_add(&op->cold, range.low, range.high, range.count);
 	}
+	read_filter(reader, &op->filter);
 }
 
 /*

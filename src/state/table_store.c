@@ -49,7 +49,10 @@ typedef struct TableStore
 	/* of a run being written */
 	Relation	heap;
 	CatalogIndexState indexes;
-	Snapshot	snapshot;		/* held only because deleting toasted values wants one */
+	Snapshot	snapshot;
+	Relation	index_relation;
+	TupleTableSlot *slot;
+	IndexScanDesc scan;
 } TableStore;
 
 static char *
@@ -70,7 +73,9 @@ sx_table_store_create(int64 query_id)
 
 	foreach(cell, columns)
 		((ColumnDef *) lfirst(cell))->is_not_null = true;
-	sx_hidden_create(table_name(query_id), RELPERSISTENCE_UNLOGGED, columns, NIL,
+	/* room on the page lets an update leave the index alone */
+	sx_hidden_create(table_name(query_id), RELPERSISTENCE_UNLOGGED, columns,
+					 list_make1(makeDefElem("fillfactor", (Node *) makeInteger(80), -1)),
 					 list_make4("op", "grp", "expiry", "hash"));
 }
 
@@ -220,12 +225,19 @@ begin_writing(TableStore *store)
 {
 	store->heap = open_heap(store, RowExclusiveLock);
 	store->indexes = CatalogOpenIndexes(store->heap);
+	/* nothing is written twice before end_writing, so what was there now is enough */
 	store->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	store->index_relation = index_open(store->index, AccessShareLock);
+	store->slot = table_slot_create(store->heap, NULL);
+	store->scan = index_beginscan(store->heap, store->index_relation, store->snapshot, 4, 0);
 }
 
 static void
 end_writing(TableStore *store)
 {
+	index_endscan(store->scan);
+	ExecDropSingleTupleTableSlot(store->slot);
+	index_close(store->index_relation, NoLock);
 	UnregisterSnapshot(store->snapshot);
 	CatalogCloseIndexes(store->indexes);
 	table_close(store->heap, NoLock);
@@ -260,36 +272,31 @@ form_tuple(TableStore *store, int32 op, int32 group, int64 expiry, uint64 hash,
 	return tuple;
 }
 
-/* The tuple of the cell, as of the last command; false: none. */
+/* The tuple of the cell; false: none. */
 static bool
 find_tuple(TableStore *store, int32 op, int32 group, int64 expiry, uint64 hash,
 		   ItemPointer tid)
 {
-	Relation	index = index_open(store->index, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	ScanKeyData keys[4];
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	bool		found;
 
 	set_keys(keys, op, group, expiry, BTEqualStrategyNumber, hash);
-	scan = systable_beginscan_ordered(store->heap, index, snapshot, 4, keys);
-	tuple = systable_getnext_ordered(scan, ForwardScanDirection);
-	if (tuple != NULL)
-		*tid = tuple->t_self;
-	systable_endscan_ordered(scan);
-	UnregisterSnapshot(snapshot);
-	index_close(index, NoLock);
-	return tuple != NULL;
+	index_rescan(store->scan, keys, 4, NULL, 0);
+	found = index_getnext_slot(store->scan, ForwardScanDirection, store->slot);
+	if (found)
+		*tid = store->slot->tts_tid;
+	ExecClearTuple(store->slot);
+	return found;
 }
 
 static void
-replace_tuple(TableStore *store, int32 op, int32 group, int64 expiry, uint64 hash,
-			  const char *bytes, Size len)
+write_tuple(TableStore *store, int32 op, int32 group, int64 expiry, uint64 hash,
+			const char *bytes, Size len, bool is_new)
 {
 	HeapTuple	tuple = form_tuple(store, op, group, expiry, hash, bytes, len);
 	ItemPointerData tid;
 
-	if (find_tuple(store, op, group, expiry, hash, &tid))
+	if (!is_new && find_tuple(store, op, group, expiry, hash, &tid))
 		CatalogTupleUpdateWithInfo(store->heap, &tid, tuple, store->indexes);
 	else
 		CatalogTupleInsertWithInfo(store->heap, tuple, store->indexes);
@@ -303,10 +310,11 @@ table_store_write_begin(SxStore *base, Size expected_bytes)
 }
 
 static void
-table_store_put(SxStore *base, const SxCellKey *key, const char *bytes, Size len)
+table_store_put(SxStore *base, const SxCellKey *key, const char *bytes, Size len,
+				bool is_new)
 {
-	replace_tuple((TableStore *) base, key->op, key->group, key->expiry, key->hash,
-				  bytes, len);
+	write_tuple((TableStore *) base, key->op, key->group, key->expiry, key->hash,
+				bytes, len, is_new);
 }
 
 static void
@@ -334,19 +342,16 @@ table_store_remove_expired(SxStore *base, uint16 op, int64 max_expiry)
 	begin_writing(store);
 	for (group = 0; group < SX_KEY_GROUPS; group++)
 	{
-		Relation	index = index_open(store->index, AccessShareLock);
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 		ScanKeyData keys[4];
 		SysScanDesc scan;
 		HeapTuple	tuple;
 
 		set_keys(keys, op, group, max_expiry, BTLessEqualStrategyNumber, 0);
-		scan = systable_beginscan_ordered(store->heap, index, snapshot, 3, keys);
+		scan = systable_beginscan_ordered(store->heap, store->index_relation,
+										  store->snapshot, 3, keys);
 		while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
 			CatalogTupleDelete(store->heap, &tuple->t_self);
 		systable_endscan_ordered(scan);
-		UnregisterSnapshot(snapshot);
-		index_close(index, NoLock);
 	}
 	end_writing(store);
 }
@@ -390,7 +395,7 @@ table_store_set_mark(SxStore *base, const char *bytes, Size len)
 	TableStore *store = (TableStore *) base;
 
 	begin_writing(store);
-	replace_tuple(store, MARK_OP, 0, 0, 0, bytes, len);
+	write_tuple(store, MARK_OP, 0, 0, 0, bytes, len, false);
 	end_writing(store);
 }
 
