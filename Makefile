@@ -53,6 +53,13 @@ sql/streamx--$(EXTVERSION).sql: $(sort $(wildcard sql/install/*.sql)) sql/instal
 # and a stale object would be worse.
 $(OBJS): $(wildcard src/*/*.h) src/streamx.exports
 
+# Extensions that only tests load.
+.PHONY: test-modules
+test-modules:
+	$(MAKE) -C test/modules/streamx_state_test install \
+		PG_CONFIG='$(PG_CONFIG)' PG_CFLAGS='$(PG_CFLAGS)' SX_CPPFLAGS='$(SX_CPPFLAGS)'
+installcheck: test-modules
+
 # CREATE STREAM is a library of its own; nothing else depends on it.
 ifneq ($(wildcard src/syntax/Makefile),)
 SYNTAX = $(MAKE) -C src/syntax PG_CONFIG='$(PG_CONFIG)' PG_CFLAGS='$(PG_CFLAGS)' SX_CPPFLAGS='$(SX_CPPFLAGS)'

@@ -111,15 +111,30 @@ add_change(SxState *state, const Change *change)
 	sx_section_add(state->writer, &record);
 }
 
+/* Which parts get a section: those with changes, the first one if none has any. */
+static uint32
+parts_to_write(const SxState *state, const uint32 *starts)
+{
+	uint32		parts = 0;
+	int			part;
+
+	for (part = 0; part < SX_LOG_PARTS && state->changelog; part++)
+		if (starts[part * SX_GROUPS_IN_PART] < starts[(part + 1) * SX_GROUPS_IN_PART])
+			parts |= 1 << part;
+	return parts == 0 ? 1 : parts;
+}
+
 /* The header of the batch's sections; the same for every part. */
 static void
-fill_header(SxState *state, SxSectionHeader *header, int64 batch)
+fill_header(SxState *state, SxSectionHeader *header, int64 batch, uint32 written)
 {
 	int			i;
 
 	memset(header, 0, sizeof(*header));
 	header->kind = SX_SECTION_CHANGES;
 	header->batch = batch;
+	header->written = written;
+	header->whole_groups = !state->changelog;
 	memcpy(header->previous, state->pending.last_section, sizeof(header->previous));
 	header->expiries = palloc((state->tier.noperators + 1) * sizeof(SxLogExpiry));
 	for (i = 0; i < state->tier.noperators; i++)
@@ -190,25 +205,18 @@ sx_changes_write(SxState *state, int64 batch)
 	int64		bytes = 0;
 	int			part;
 
-	fill_header(state, &header, batch);
-	if (!state->changelog)
+	fill_header(state, &header, batch, parts_to_write(state, starts));
+	for (part = 0; part < SX_LOG_PARTS; part++)
 	{
-		bytes += write_section(state, &header, 0, NULL, 0);
-		bytes += write_touched_groups(state, batch, starts);
-	}
-	else
-	{
-		for (part = 0; part < SX_LOG_PARTS; part++)
-		{
-			uint32		from = starts[part * SX_GROUPS_IN_PART];
-			uint32		to = starts[(part + 1) * SX_GROUPS_IN_PART];
+		uint32		from = starts[part * SX_GROUPS_IN_PART];
+		uint32		to = starts[(part + 1) * SX_GROUPS_IN_PART];
 
-			if (from < to)
-				bytes += write_section(state, &header, part, changes + from, to - from);
-		}
-		if (bytes == 0)
-			bytes += write_section(state, &header, 0, NULL, 0);
+		if (header.written & (1 << part))
+			bytes += write_section(state, &header, part, changes + from,
+								   state->changelog ? to - from : 0);
 	}
+	if (!state->changelog)
+		bytes += write_touched_groups(state, batch, starts);
 	pfree(header.expiries);
 	pfree(changes);
 	return bytes;

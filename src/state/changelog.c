@@ -7,7 +7,8 @@
  * cluster never changes it, and nothing else carries these bytes).
  *
  *	section   = version u8
- *				changes only: previous v * SX_LOG_PARTS (0: none, else batch - previous)
+ *				changes only: parts written * 2 + (1: whole groups follow) v
+ *							  previous v * SX_LOG_PARTS (0: none, else batch - previous)
  *							  number of expiries v, each: operator v, watermark i64,
  *							  batch - its batch v
  *				segments
@@ -25,10 +26,10 @@
  * The CRC-32C covers kind, part, group and batch, then all bytes before it, so
  * a section that stands in a wrong place is noticed too.  Records of a segment
  * are grouped by key group; a reader that wants some groups skips segments by
- * their directories.  A section of one small change, 26 bytes without its key
+ * their directories.  A section of one small change, 27 bytes without its key
  * and value:
  *
- *	01 | 01 00 00 00 00 00 00 00 | 00 | 01 0a 0a 01 01 | 2a 0a |
+ *	01 | 04 | 00 01 00 00 00 00 00 00 | 00 | 01 0a 0a 01 01 | 2a 0a |
  *	04 00 04 <key> 02 <value> | 00 <crc>
  *
  * A reader that meets another version refuses the log; there is no other yet.
@@ -222,6 +223,7 @@ sx_section_begin(SxSectionWriter *writer, const SxSectionHeader *header,
 	put_byte(out, SECTION_VERSION);
 	if (header->kind == SX_SECTION_CHANGES)
 	{
+		put_varint(out, (uint64) header->written << 1 | (header->whole_groups ? 1 : 0));
 		for (i = 0; i < SX_LOG_PARTS; i++)
 			put_varint(out, header->previous[i] < 0 ? 0 :
 					   header->batch - header->previous[i]);
@@ -476,6 +478,10 @@ read_header(SxSectionHeader *header, const char **at, const char *end)
 	header->expiries = NULL;
 	if (header->kind != SX_SECTION_CHANGES)
 		return true;
+	if (!get_varint(at, end, &n))
+		return false;
+	header->written = (uint32) (n >> 1);
+	header->whole_groups = (n & 1) != 0;
 	for (i = 0; i < SX_LOG_PARTS; i++)
 	{
 		if (!get_varint(at, end, &n))

@@ -35,7 +35,10 @@ typedef struct SxSectionHeader
 	int			part;
 	uint16		group;			/* of a snapshot */
 	int64		batch;
-	/* changes only: the last section of each part before this batch, -1: none */
+	/* changes only */
+	uint32		written;		/* parts that have a section of this batch, a bit each */
+	bool		whole_groups;	/* no records: snapshots of the touched groups follow */
+	/* the last section of each part before this batch, -1: none */
 	int64		previous[SX_LOG_PARTS];
 	int			nexpiries;
 	SxLogExpiry *expiries;

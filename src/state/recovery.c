@@ -40,6 +40,8 @@ typedef struct Survey
 	int			snapshot_at[SX_KEY_GROUPS];	/* number of the section in its part; -1: none */
 	SxGroupSize sizes[SX_KEY_GROUPS];
 
+	int64		last_whole_groups;	/* last batch without records, -1: none */
+
 	/* the section of the newest batch */
 	bool		has_newest;
 	SxSectionHeader newest;
@@ -104,6 +106,8 @@ survey_changes(SxState *state, Survey *survey, const SxSectionHeader *header)
 						psprintf("follows batch " INT64_FORMAT ", but batch " INT64_FORMAT " stands before it",
 								 previous, survey->last[part]));
 	survey->last[part] = header->batch;
+	if (header->whole_groups)
+		survey->last_whole_groups = Max(survey->last_whole_groups, header->batch);
 	note_newest(survey, header);
 }
 
@@ -193,11 +197,10 @@ check_end(SxState *state, Survey *survey, int64 batch)
 								batch, survey->has_newest ? survey->newest.batch : INT64CONST(-1)));
 	for (part = 0; part < SX_LOG_PARTS; part++)
 	{
-		int64		expected = survey->newest.previous[part];
+		bool		written = (survey->newest.written & (1 << part)) != 0;
+		int64		expected = written ? batch : survey->newest.previous[part];
 		int64		found = survey->last[part];
 
-		if (survey->has_section[part] && found == batch)
-			continue;
 		if (!survey->has_section[part])
 		{
 			/* it may have no changes since its generation began */
@@ -241,6 +244,7 @@ survey_log(SxState *state, Survey *survey, SxSectionReader *reader, int64 batch)
 
 	memset(survey, 0, sizeof(*survey));
 	survey->context = CurrentMemoryContext;
+	survey->last_whole_groups = -1;
 	for (i = 0; i < SX_KEY_GROUPS; i++)
 		survey->snapshot_at[i] = -1;
 	for (i = 0; i < SX_LOG_PARTS; i++)
@@ -464,13 +468,13 @@ replay_part(SxState *state, Survey *survey, SxSectionReader *reader, int part, i
 	}
 }
 
-/* Does the log still have every change after the batch? */
+/* Does the log still have every change after the batch, key by key? */
 static bool
 log_reaches_back(SxState *state, Survey *survey, int64 batch)
 {
 	int			part;
 
-	if (!state->changelog)
+	if (survey->last_whole_groups > batch)
 		return false;
 	for (part = 0; part < SX_LOG_PARTS; part++)
 		if (state->log.parts[part].generations[survey->base[part]].first_batch > batch + 1)

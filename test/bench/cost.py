@@ -45,7 +45,7 @@ def log_bytes(connection, name="cost"):
     query = one(connection, "SELECT id FROM streamx.query WHERE name = %s", name)
     return int(one(connection, "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c"
                    " JOIN pg_namespace n ON n.oid = c.relnamespace"
-                   " WHERE c.relkind = 'r' AND n.nspname = 'streamx_state' AND c.relname ~ %s", f"_{query}(_|$)"))
+                   " WHERE c.relkind = 'r' AND n.nspname = 'streamx_data' AND c.relname ~ %s", f"^state_log_{query}_"))
 
 
 def changing_keys(connection, store="rocksdb", batches=BATCHES):

@@ -56,7 +56,7 @@ build_for()
 	[ -f "$("$PG_CONFIG" --sharedir)/extension/pgtap.control" ] ||
 		cp /usr/share/postgresql/15/extension/pgtap* "$("$PG_CONFIG" --sharedir)/extension/" 2>/dev/null
 	[ "$(id -u)" != 0 ] || chown -R postgres "$WORK"
-	if ! as_server make -s -C "$tree" -j2 all install PG_CONFIG="$PG_CONFIG" \
+	if ! as_server make -s -C "$tree" -j2 all install test-modules PG_CONFIG="$PG_CONFIG" \
 		PG_CFLAGS="-Werror -DUSE_ASSERT_CHECKING" SX_CPPFLAGS=-DSX_CRASH_POINTS \
 		>"$LOGS/build.log" 2>&1 </dev/null
 	then

@@ -201,20 +201,29 @@ model_entry(Test *test, const ModelKey *key, bool make)
 
 /* ---------- comparing ---------- */
 
-static void
-check_value(Test *test, const ModelEntry *entry, const SxStateValue *value)
+static const char *
+describe(const char *what, const ModelKey *key)
 {
+	return psprintf("%s: operator %d, key %d, expiry " INT64_FORMAT, what, key->op,
+					key->id, key->expiry);
+}
+
+static void
+check_value(Test *test, const ModelKey *key, const SxStateValue *value)
+{
+	ModelEntry *entry = model_entry(test, key, false);
+
 	if (entry == NULL || !entry->live)
 	{
 		if (value->bytes != NULL)
-			fail(test, "a key that should not be there was found");
+			fail(test, describe("a key that should not be there was found", key));
 		return;
 	}
 	if (value->bytes == NULL)
-		fail(test, "a key was not found");
+		fail(test, describe("a key was not found", key));
 	if (value->len != entry->len ||
 		memcmp(value->bytes, value_bytes(test, entry->seed, entry->len), entry->len) != 0)
-		fail(test, "a value is wrong");
+		fail(test, describe("a value is wrong", key));
 }
 
 typedef struct ScanCheck
@@ -240,7 +249,7 @@ check_visit(void *arg, const SxStateKey *key, const SxStateValue *value)
 	model.id = (int) strtol(text, NULL, 16);
 	if (key->op != check->op || key->expiry > check->max_expiry)
 		fail(check->test, "a scan shows a key that was not asked for");
-	check_value(check->test, model_entry(check->test, &model, false), value);
+	check_value(check->test, &model, value);
 	if (value->bytes == NULL)
 		fail(check->test, "a scan shows a key without value");
 	check->seen++;
@@ -299,7 +308,7 @@ step_get(Test *test)
 	}
 	sx_state_get_many(test->state, n, keys, values);
 	for (i = 0; i < n; i++)
-		check_value(test, model_entry(test, &models[i], false), &values[i]);
+		check_value(test, &models[i], &values[i]);
 }
 
 static void
@@ -359,11 +368,9 @@ step_put_same(Test *test)
 	sx_state_get_many(test->state, 1, &key, &value);
 	if (value.bytes != NULL)
 	{
-		ModelEntry *entry = model_entry(test, &model, false);
-
 		sx_state_put(test->state, &key, value.bytes, value.len);
 		sx_state_get_many(test->state, 1, &key, &value);
-		check_value(test, entry, &value);
+		check_value(test, &model, &value);
 	}
 }
 
@@ -389,6 +396,8 @@ step_expire(Test *test)
 			expected++;
 		}
 	dropped = sx_state_expire(test->state, op, watermark);
+	elog(DEBUG1, "step %d: operator %d expires up to " INT64_FORMAT ", " INT64_FORMAT " keys",
+		 test->step, op, watermark, dropped);
 	if (dropped != expected)
 		fail(test, psprintf("an expiry dropped " INT64_FORMAT " keys instead of " INT64_FORMAT,
 							dropped, expected));
@@ -486,6 +495,8 @@ reopen(Test *test)
 	test->distrust = draw(test, 4) == 0;
 	sx_state_close(test->state, clean);
 	SPI_commit();
+	elog(DEBUG1, "step %d: reopen after batch " INT64_FORMAT ", clean %d, distrust %d",
+		 test->step, test->batch, clean, test->distrust);
 	if (draw(test, 3) == 0)
 		test->config.changelog = !test->config.changelog;
 	open_state(test);
