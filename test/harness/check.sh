@@ -83,7 +83,7 @@ passed=0 failed=0 skipped=0
 for suite in $suites; do
 	begin=$SECONDS
 	log=$LOGS/$suite.log
-	run() { as_server env WORK="$WORK" PG_CONFIG="$PG_CONFIG" CI="${CI:-}" CASES="${CASES:-}" \
+	run() { as_server env WORK="$WORK" PG_CONFIG="$PG_CONFIG" CI="${CI:-}" CASES="${CASES:-}" TESTS="${TESTS:-}" \
 			SX_CRASH_LONG="${SX_CRASH_LONG:-}" SX_OLD_BIN="$OLD_BIN" STORES="${STORES:-}" \
 			timeout -k 15 "$(limit_of "$suite")" bash "$SRC/test/harness/suite.sh" "$suite"; }
 	# in the background, so that a Ctrl-C is answered at once

@@ -86,7 +86,13 @@ run_perl()
 
 suite_upgrade() { run_perl test/t/dump_upgrade.pl; }
 
-suite_tap() { run_perl $(ls test/t/*.pl 2>/dev/null | grep -v '/crash_matrix.pl$'); }
+# All scripts, or those named in TESTS.
+suite_tap()
+{
+	local wanted=${TESTS:-.*}
+
+	run_perl $(ls test/t/*.pl 2>/dev/null | grep -v '/crash_matrix.pl$' | grep -E "/(${wanted// /|})\.pl$")
+}
 
 suite_crash()
 {

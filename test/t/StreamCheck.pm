@@ -160,7 +160,8 @@ sub final_differences
 {
 	my ($node) = @_;
 	drain($node);
-	my $behind = $node->sql(q{SELECT count(*) FROM ref r, upto u WHERE NOT pg_visible_in_snapshot(r.tx, u.snapshot)});
+	my $names = join(', ', map { "'$_'" } all_names($node));
+	my $behind = $node->sql("SELECT count(*) FROM ref r, upto u WHERE u.name IN ($names) AND NOT pg_visible_in_snapshot(r.tx, u.snapshot)");
 	return "$behind rows never read" if $behind ne '0';
 	if ($node->{outside})
 	{
