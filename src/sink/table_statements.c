@@ -78,7 +78,7 @@ put_cast(StringInfo out, const char *expr, Form_pg_attribute column)
 		appendStringInfo(out, " COLLATE %s", sx_sink_collation_name(column->attcollation));
 }
 
-/* ROW(b.a::type, ...)::record over the given result columns (NULL: all), as the table has them. */
+/* ROW(b.a::type, ...)::pg_catalog.record over the given result columns (NULL: all), as the table has them. */
 static void
 put_result_row(StringInfo out, Relation rel, const SxSinkConfig *config,
 			   int n, const AttrNumber *attnums)
@@ -94,13 +94,13 @@ put_result_row(StringInfo out, Relation rel, const SxSinkConfig *config,
 			appendStringInfoString(out, ", ");
 		put_cast(out, psprintf("b.%s", quote_identifier(name)), table_column(rel, name));
 	}
-	appendStringInfoString(out, ")::record");
+	appendStringInfoString(out, ")::pg_catalog.record");
 }
 
 static void
 put_table_row(StringInfo out, const SxSinkConfig *config, int n, const AttrNumber *attnums)
 {
-	appendStringInfo(out, "ROW(%s)::record",
+	appendStringInfo(out, "ROW(%s)::pg_catalog.record",
 					 sx_sink_column_list(config->desc, n, attnums, "t"));
 }
 
@@ -151,7 +151,7 @@ put_on_conflict(StringInfo out, const SxSinkConfig *config)
 		appendStringInfo(&is, "%sEXCLUDED.%s", separator, name);
 		separator = ", ";
 	}
-	appendStringInfo(out, "UPDATE SET %s WHERE ROW(%s)::record " IMAGE_NE " ROW(%s)::record",
+	appendStringInfo(out, "UPDATE SET %s WHERE ROW(%s)::pg_catalog.record " IMAGE_NE " ROW(%s)::pg_catalog.record",
 					 set.data, was.data, is.data);
 }
 
@@ -166,8 +166,8 @@ numbered_result(Relation rel, const SxSinkConfig *config)
 
 	initStringInfo(&row);
 	put_result_row(&row, rel, config, 0, NULL);
-	return psprintf("(SELECT b.*, %s::text AS \"streamx row\", "
-					"pg_catalog.row_number() OVER (PARTITION BY %s::text) AS \"streamx copy\" "
+	return psprintf("(SELECT b.*, %s::pg_catalog.text AS \"streamx row\", "
+					"pg_catalog.row_number() OVER (PARTITION BY %s::pg_catalog.text) AS \"streamx copy\" "
 					"FROM " SX_SINK_ROWS " AS b)", row.data, row.data);
 }
 
@@ -179,8 +179,8 @@ numbered_table(Relation rel, const SxSinkConfig *config)
 	initStringInfo(&row);
 	put_table_row(&row, config, 0, NULL);
 	return psprintf("(SELECT t.tableoid AS \"streamx table\", t.ctid AS \"streamx ctid\", "
-					"%s::text AS \"streamx row\", "
-					"pg_catalog.row_number() OVER (PARTITION BY %s::text) AS \"streamx copy\" "
+					"%s::pg_catalog.text AS \"streamx row\", "
+					"pg_catalog.row_number() OVER (PARTITION BY %s::pg_catalog.text) AS \"streamx copy\" "
 					"FROM %s AS t)", row.data, row.data, sx_sink_relation_name(rel));
 }
 
