@@ -86,6 +86,7 @@ new_incarnation(SxEngine *engine)
 			.nkeys = engine->plan->nkeys,
 			.keys = engine->plan->keys,
 			.keys_missing = engine->plan->keys_missing,
+			.keys_multiplied = engine->plan->keys_multiplied,
 		};
 
 		engine->sink->routine->close(engine->sink);

@@ -276,6 +276,7 @@ open_sink(SxEngine *engine)
 		.nkeys = engine->plan->nkeys,
 		.keys = engine->plan->keys,
 		.keys_missing = engine->plan->keys_missing,
+		.keys_multiplied = engine->plan->keys_multiplied,
 	};
 
 	/* A muted one isn't touched at all: not even its mark is read. */

@@ -51,6 +51,9 @@ extern SxPlanOperator *sx_operator_of_rte(SxCut *cut, const RangeTblEntry *rte);
 extern void sx_marker_check(SxCut *cut, Query *query);
 extern void sx_marker_replace(Query *segment, List **delays);
 
+/* result_key.c: fills keys, keys_missing and touched of the plan. */
+extern void sx_result_key_find(SxPlan *plan, SxCut *cut, Query *result);
+
 /* layout.c */
 extern char *sx_layout_print(const SxCut *cut);
 

@@ -40,6 +40,7 @@ typedef struct SxSinkConfig
 	int			nkeys;
 	const AttrNumber *keys;
 	const char *keys_missing;
+	const char *keys_multiplied;	/* or what may make several rows of one above the aggregation */
 } SxSinkConfig;
 
 /* The result of one batch. */

@@ -53,6 +53,13 @@ sx_table_strategy(const SxSinkConfig *config)
 								config->keys_missing, config->query->name),
 						 errdetail("In update mode a row of the sink table is found by its grouping columns."),
 						 errhint("Select the column as it is grouped by, or use output mode \"append\" or \"complete\".")));
+			if (config->keys_multiplied != NULL)
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
+						 errmsg("rows of query \"%s\" may have the same key", config->query->name),
+						 errdetail("\"%s\" may make several rows of one group, and in update mode a row of the sink table is found by its grouping columns.",
+								   config->keys_multiplied),
+						 errhint("Join by columns that have a unique index, aggregate after the join, or use output mode \"append\" or \"complete\".")));
 			if (config->keys == NULL)
 				return SX_TABLE_ADD;	/* stateless: update is append */
 			return config->nkeys > 0 ? SX_TABLE_UPSERT : SX_TABLE_REPLACE_ROWS;
@@ -78,6 +85,8 @@ sx_sink_config_copy(const SxSinkConfig *config)
 		memcpy(keys, config->keys, sizeof(AttrNumber) * config->nkeys);
 		copy->keys = keys;
 	}
+	if (config->keys_multiplied != NULL)
+		copy->keys_multiplied = pstrdup(config->keys_multiplied);
 	if (config->keys_missing != NULL)
 		copy->keys_missing = pstrdup(config->keys_missing);
 	return copy;
