@@ -59,3 +59,6 @@ SELECT create_query('q', $$SELECT session(ts, '5 s') AS w, k, count(*) AS n FROM
 
 -- nothing of all that left a trace
 SELECT count(*) FROM streamx.queries;
+
+DROP FOREIGN TABLE s, l, r, plain;
+DROP TABLE dim;
