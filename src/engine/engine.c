@@ -222,8 +222,6 @@ step(SxEngine *engine)
 		ran = sx_batch_run(engine);
 		engine->looked = !ran;
 	}
-	else
-		sx_trigger_fired(engine, now);	/* nothing to see at this tick: sleep until the next */
 	sx_publish_pending(engine);
 	maintain_state(engine);
 	if (!ran)

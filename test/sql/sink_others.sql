@@ -41,7 +41,7 @@ SELECT set_eq('SELECT * FROM so_then', $$VALUES ('A', 1::bigint), ('B', 1), ('C'
 SELECT drop_query('so_first'), drop_query('so_then');
 
 -- CASE-31: the same name again is another query
-COPY (SELECT 1) TO PROGRAM 'rm -rf sx_directory; mkdir sx_directory';
+COPY (SELECT 1) TO PROGRAM 'cat >/dev/null; rm -rf sx_directory; mkdir sx_directory';
 SELECT current_setting('data_directory') || '/sx_directory' AS dir \gset
 SELECT create_query('so_dir', 'SELECT k, ts FROM so', sink => 'directory', options => format('{"directory": "%s"}', :'dir')::jsonb);
 SELECT start_query('so_dir');
@@ -74,13 +74,13 @@ SELECT is(so_wait(7), 7::bigint, 'a new query of the old name writes all its row
 SELECT drop_query('so_dir');
 SELECT create_query('so_dir', 'SELECT k, ts FROM so', sink => 'directory',
 	options => format('{"directory": "%s", "max_pending": 3}', :'dir')::jsonb);
-COPY (SELECT 1) TO PROGRAM 'rm -rf sx_directory/*';
+COPY (SELECT 1) TO PROGRAM 'cat >/dev/null; rm -rf sx_directory/*';
 SELECT start_query('so_dir');
 SELECT process_all_available('so_dir');
 SELECT is(so_wait(4), 4::bigint, 'the first batch is there');
 SELECT drop_query('so_dir');
 
-COPY (SELECT 1) TO PROGRAM 'rm -rf sx_directory';
+COPY (SELECT 1) TO PROGRAM 'cat >/dev/null; rm -rf sx_directory';
 DROP VIEW so_files;
 DROP FOREIGN TABLE so, so_second;
 DROP TABLE so_log, so_calls, so_then;
