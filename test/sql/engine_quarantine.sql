@@ -4,6 +4,8 @@
 \pset format unaligned
 \pset tuples_only true
 SET client_min_messages = warning;
+CREATE SCHEMA engine_quarantine;
+SET search_path = engine_quarantine, public;
 SELECT plan(19);
 CREATE FOREIGN TABLE bytes (raw bytea) SERVER streamx;
 CREATE FOREIGN TABLE more (raw bytea) SERVER streamx;
@@ -71,3 +73,4 @@ SELECT is((SELECT count(*) FROM out WHERE n = 'l'), 1::bigint, 'with a higher li
 SELECT drop_query('q');
 SELECT is((SELECT count(*) FROM streamx.quarantine_row), 0::bigint, 'dropping the query empties its quarantine');
 SELECT * FROM finish();
+DROP SCHEMA engine_quarantine CASCADE;

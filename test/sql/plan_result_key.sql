@@ -4,6 +4,8 @@
 \pset format unaligned
 \pset tuples_only true
 SET client_min_messages = warning;
+CREATE SCHEMA plan_result_key;
+SET search_path = plan_result_key, public;
 SELECT plan(14);
 CREATE FOREIGN TABLE s (k text, v int, ts timestamptz OPTIONS (watermark '10 seconds')) SERVER streamx;
 CREATE TABLE dim (k text, kind int, name text);
@@ -38,3 +40,4 @@ SELECT is(refused('SELECT a.w, a.k, unnest(ARRAY[1, 2]) AS u FROM ' || agg()), '
 SELECT is(refused('SELECT a.w, a.n FROM ' || agg()), 'grouping column "k" is not in the result of query "q"', 'a missing grouping column is named');
 SELECT is(refused('SELECT lower(w) AS at, k, n FROM ' || agg()), NULL, 'the start of a window stands for the window');
 SELECT * FROM finish();
+DROP SCHEMA plan_result_key CASCADE;

@@ -3,6 +3,8 @@
 \pset format unaligned
 \pset tuples_only true
 SET client_min_messages = warning;
+CREATE SCHEMA time_windows;
+SET search_path = time_windows, public;
 CREATE FUNCTION windows(ts timestamptz, size interval, slide interval, shift interval DEFAULT '0') RETURNS text LANGUAGE sql AS
 	$$ SELECT string_agg(format('[%s,%s)', extract(epoch FROM lower(w))::float8, extract(epoch FROM upper(w))::float8), ' ' ORDER BY w)
 	   FROM hop(ts, size, slide, shift) w $$;
@@ -40,3 +42,4 @@ SELECT throws_ok($$ SELECT tumble(now(), '0') $$, '22023', 'window size must be 
 SELECT throws_ok($$ SELECT hop(now(), '5 s', '10 s') $$, '22023', 'window slide must not be greater than the window size', 'gaps between windows are refused');
 SELECT throws_ok($$ SELECT tumble(now(), '5 s', '5 s') $$, '22023', 'window offset must be smaller than the window slide', 'an offset of a whole slide is refused');
 SELECT * FROM finish();
+DROP SCHEMA time_windows CASCADE;
