@@ -14,6 +14,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -133,7 +134,10 @@ reason_to_look(SxEngine *engine, uint64 asked, uint64 commits, TimestampTz now)
 /*
  * Spills, snapshots and rotation of the state, in transactions of their own.
  * Only values whose commit is on disk may reach the store: after a crash the
- * store must not know more than the checkpoint.
+ * store must not know more than the checkpoint.  Their own commits need no flush:
+ * if the last ones are lost, the log is as it was before them, and the next
+ * batch's commit writes them out anyway.  (One that drops files is flushed by
+ * the server all the same.)
  */
 static void
 maintain_state(SxEngine *engine)
@@ -149,6 +153,8 @@ maintain_state(SxEngine *engine)
 		engine->maintaining = true;
 		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
+		(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_LOCAL, true, 0, false);
 		PushActiveSnapshot(GetTransactionSnapshot());
 		more = false;
 		sx_state_maintain(engine->state, &more);
