@@ -40,12 +40,27 @@ def in_result(connection, name="cost"):
     return batch + 1, wal
 
 
-def log_bytes(connection, name="cost"):
-    """Size of the hidden relations that hold the query's changelog and snapshots."""
+def log_tables(connection, name="cost"):
+    """The hidden tables that hold the query's changelog and snapshots."""
     query = one(connection, "SELECT id FROM streamx.query WHERE name = %s", name)
-    return int(one(connection, "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c"
-                   " JOIN pg_namespace n ON n.oid = c.relnamespace"
-                   " WHERE c.relkind = 'r' AND n.nspname = 'streamx_data' AND c.relname ~ %s", f"^state_log_{query}_"))
+    return [r[0] for r in sql(connection, "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+                              " WHERE c.relkind = 'r' AND n.nspname = 'streamx_data' AND c.relname LIKE %s",
+                              f"state\\_log\\_{query}\\_%")]
+
+
+def log_bytes(connection, name="cost"):
+    return sum(one(connection, "SELECT pg_total_relation_size(%s::regclass)", t) for t in log_tables(connection, name))
+
+
+def log_contents(connection, name="cost"):
+    """(bytes of changes per batch of the last 50, bytes of the newest snapshot of every key group)"""
+    rows = " UNION ALL ".join(f"SELECT batch, place, length(data) AS bytes FROM {t}" for t in log_tables(connection, name))
+    newest = sql(connection, "SELECT batch_id FROM streamx.queries WHERE name = %s", name)[0][0]
+    changes = one(connection, f"SELECT coalesce(avg(bytes), 0) FROM (SELECT batch, sum(bytes) AS bytes FROM ({rows}) r"
+                  f" WHERE place >> 56 = 0 AND batch > {newest - 50} GROUP BY batch) b")
+    state = one(connection, "SELECT coalesce(sum(bytes), 0) FROM (SELECT bytes, rank() OVER (PARTITION BY place >> 48 ORDER BY batch DESC) AS age"
+                f" FROM ({rows}) r WHERE place >> 56 = 1) s WHERE age = 1")
+    return float(changes), float(state)
 
 
 def changing_keys(connection, store="rocksdb", batches=BATCHES):
@@ -58,35 +73,51 @@ def changing_keys(connection, store="rocksdb", batches=BATCHES):
             part * KEYS // 10, (part + 1) * KEYS // 10 - 1)
     sql(connection, "SELECT process_all_available('cost')")
     full_log = log_bytes(connection)
+    insert_wal = wal_of_insert(connection)
     settle()
     batches0, wal0 = in_result(connection)
+    lsn0 = one(connection, "SELECT pg_current_wal_insert_lsn()")
     syncs0 = one(connection, "SELECT wal_sync FROM pg_stat_wal")
-    worker = query_workers(connection)[0]
+    worker = query_workers(connection, "cost")[0]
     cpu0, start_time = cpu_of(worker), time.time()
     largest_log = 0
     for b in range(batches):
-        sql(connection, f"INSERT INTO events SELECT ({b} * 7919 + g * 101) % {KEYS}, g FROM generate_series(1::bigint, {CHANGED}) g")
+        change(connection, b)
         sql(connection, "SELECT process_all_available('cost')")
         if b % 100 == 99:
             largest_log = max(largest_log, log_bytes(connection))
     wall = time.time() - start_time
     batches1, wal1 = in_result(connection)
+    all_wal = one(connection, "SELECT pg_current_wal_insert_lsn() - %s::pg_lsn", lsn0)
     time.sleep(1.5)             # the worker reports its statistics at most once a second
     syncs1 = one(connection, "SELECT wal_sync FROM pg_stat_wal")
     done = batches1 - batches0
-    changelog = changelog_bytes(connection)
+    changes, state = log_contents(connection)
     record = {"workload": "cost", "system": "streamx", "measure": "1 % of 2 M keys per batch", "state_store": store,
               "batches": done, "rows_s": round(batches * CHANGED / wall), "worker_cpu_ms_per_batch": round((cpu_of(worker) - cpu0) * 1e3 / done, 2),
-              "query_wal_mb": round((wal1 - wal0) / 1e6), "wal_kb_per_batch": round((wal1 - wal0) / done / 1e3, 1),
-              "changelog_mb": changelog and round(changelog / 1e6), "flushes_per_batch": round((syncs1 - syncs0 - batches) / done, 2),
+              "batch_wal_kb_per_batch": round((wal1 - wal0) / done / 1e3, 1),
+              "wal_kb_per_batch": round((float(all_wal) - insert_wal * batches) / done / 1e3, 1),
+              "changelog_kb_per_batch": round(changes / 1e3, 1), "state_compressed_mb": round(state / 1e6, 1), "flushes_per_batch": round((syncs1 - syncs0 - batches) / done, 2),
               "log_after_load_mb": round(full_log / 1e6), "log_largest_mb": round(largest_log / 1e6),
               "log_at_end_mb": round(log_bytes(connection) / 1e6), "worker_private_mb": memory_of(worker)[0]}
     clean(connection, "cost")
     return record
 
 
-def changelog_bytes(connection):
-    return None
+def change(connection, b):
+    """1 % of the keys, spread over all of them."""
+    sql(connection, f"INSERT INTO events SELECT ({b}::bigint * 7919 + g * 101) % {KEYS}, g FROM generate_series(1::bigint, {CHANGED}) g")
+
+
+def wal_of_insert(connection, times=20):
+    """What the client's INSERT alone writes; the query is stopped meanwhile."""
+    sql(connection, "SELECT stop_query('cost')")
+    lsn = one(connection, "SELECT pg_current_wal_insert_lsn()")
+    for b in range(times):
+        change(connection, b)
+    written = one(connection, "SELECT pg_current_wal_insert_lsn() - %s::pg_lsn", lsn)
+    start(connection)
+    return float(written) / times
 
 
 def tiny(connection, store="rocksdb", batches=10000):
@@ -97,7 +128,7 @@ def tiny(connection, store="rocksdb", batches=10000):
     run_tiny(connection, 200)
     settle()
     batches0, wal0 = in_result(connection)
-    worker = query_workers(connection)[0]
+    worker = query_workers(connection, "cost")[0]
     cpu0, start_time = cpu_of(worker), time.time()
     run_tiny(connection, batches)
     wall = time.time() - start_time
@@ -150,7 +181,7 @@ def long_run(connection, store="rocksdb", marks=(20000, 100000, 200000)):
     for mark in marks:
         start_time = time.time()
         run_tiny(connection, mark - done, done)
-        worker = query_workers(connection)[0]
+        worker = query_workers(connection, "cost")[0]
         record = {"workload": "cost", "system": "streamx", "measure": f"after {mark} tiny batches", "state_store": store,
                   "ms_per_batch": round((time.time() - start_time) * 1e3 / (mark - done), 2),
                   "worker_private_mb": memory_of(worker)[0], "log_mb": round(log_bytes(connection) / 1e6, 1)}

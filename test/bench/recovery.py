@@ -18,7 +18,7 @@ def last_batch(connection, query):
 
 
 def kill_worker(connection):
-    kill9(query_workers(connection)[0])
+    kill9(query_workers(connection, streams.QUERY)[0])
     time.sleep(0.05)            # the postmaster notices and ends the others
 
 

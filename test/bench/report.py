@@ -125,8 +125,8 @@ def targets(records):
     for r in pick(records, workload="cost"):
         store = r.get("state_store")
         if r["measure"].startswith("1 %"):
-            if r.get("changelog_mb"):
-                verdict(rows, f"WAL / changelog, {store}", r["query_wal_mb"] / r["changelog_mb"], 2.5, less=True)
+            if r.get("changelog_kb_per_batch"):
+                verdict(rows, f"WAL / changelog, {store}", r["wal_kb_per_batch"] / r["changelog_kb_per_batch"], 2.5, less=True)
             verdict(rows, f"flushes per batch, {store}", r["flushes_per_batch"], 1.1, less=True)
             if r.get("state_compressed_mb"):
                 verdict(rows, f"log tables / compressed state, {store}", r["log_largest_mb"] / r["state_compressed_mb"], 4, less=True)

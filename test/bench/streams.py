@@ -2,7 +2,7 @@
 The same work by a stream and a continuous query.
 
 The stream has the columns of bids. Its watermark lags the event time by 5 s with
-one session (rows are at most 3 s out of order) and by 10 minutes with two, which
+one session (jitter of 3 s, copies of rows up to 1 s old) and by 10 minutes with two, which
 take chunks of up to 100 s of event time side by side: no row is late in any run,
 and late_rows is recorded to show it.
 """
@@ -26,7 +26,7 @@ def clean(connection):
 
 def create(connection, w, sink, mode, memory, store, sessions=1, **options):
     clean(connection)
-    delay = "5 seconds" if sessions == 1 else "10 minutes"
+    delay = f"{4 + 2000000 // ROWS} seconds" if sessions == 1 else "10 minutes"
     sql(connection, "SELECT create_stream(%s, %s)", STREAM,
         f"{COLUMNS}, WATERMARK FOR date_time AS date_time - INTERVAL '{delay}'")
     sql(connection, "SELECT create_query(%s, %s, sink => %s, output_mode => %s, options => %s)", QUERY,
