@@ -8,6 +8,8 @@ import os
 import shutil
 import time
 
+import psycopg2
+
 import streams
 from server import DATA, connect_when_up, gone, kill9, one, postmaster, query_workers, sql, start
 from workload import P7
@@ -19,7 +21,12 @@ def last_batch(connection, query):
 
 def kill_worker(connection):
     kill9(query_workers(connection, streams.QUERY)[0])
-    time.sleep(0.05)            # the postmaster notices and ends the others
+    try:
+        while True:             # until the postmaster notices and ends the others
+            sql(connection, "SELECT 1")
+            time.sleep(0.005)
+    except psycopg2.Error:
+        pass
 
 
 def kill_postmaster(connection, before_start=None):
