@@ -157,4 +157,13 @@
 				false, false, false, false, true)
 #endif
 
+/* 18: index scans can be counted for EXPLAIN. */
+#if PG_VERSION_NUM >= 180000
+#define sx_index_beginscan(heap, index, snapshot, nkeys, norderbys) \
+	index_beginscan((heap), (index), (snapshot), NULL, (nkeys), (norderbys))
+#else
+#define sx_index_beginscan(heap, index, snapshot, nkeys, norderbys) \
+	index_beginscan((heap), (index), (snapshot), (nkeys), (norderbys))
+#endif
+
 #endif

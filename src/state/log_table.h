@@ -95,6 +95,7 @@ extern void sx_log_complete_generation(SxLog *log, int part, int64 batch);
 /* Truncates the oldest generation of the part; false: somebody holds a lock on it. */
 extern bool sx_log_drop_oldest(SxLog *log, int part);
 
-extern void sx_log_damaged(const SxLog *log, const char *detail) pg_attribute_noreturn();
+/* Raises ERRCODE_SX_CHECKPOINT. */
+extern void sx_log_damaged(const SxLog *log, const char *detail);
 
 #endif

@@ -26,6 +26,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "base/compat.h"
 #include "state/hidden_relation.h"
 #include "state/state_store.h"
 #include "state/store.h"
@@ -156,7 +157,7 @@ table_store_get_many(SxStore *base, int n, const SxCellKey *keys,
 	Relation	index = index_open(store->index, AccessShareLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TupleTableSlot *slot = table_slot_create(heap, NULL);
-	IndexScanDesc scan = index_beginscan(heap, index, snapshot, 4, 0);
+	IndexScanDesc scan = sx_index_beginscan(heap, index, snapshot, 4, 0);
 	int			i;
 
 	for (i = 0; i < n; i++)
@@ -229,7 +230,7 @@ begin_writing(TableStore *store)
 	store->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	store->index_relation = index_open(store->index, AccessShareLock);
 	store->slot = table_slot_create(store->heap, NULL);
-	store->scan = index_beginscan(store->heap, store->index_relation, store->snapshot, 4, 0);
+	store->scan = sx_index_beginscan(store->heap, store->index_relation, store->snapshot, 4, 0);
 }
 
 static void
