@@ -91,6 +91,32 @@ hold_for_drop(const DropStmt *stmt)
 	}
 }
 
+/*
+ * The temporary table of a foreach_batch query belongs to its owner, too: DROP
+ * OWNED locks it, and the worker, told to end by the event trigger below, would
+ * wait for that lock in order to drop the table itself.
+ */
+static void
+hold_for_drop_owned(const DropOwnedStmt *stmt)
+{
+	List	   *roles = NIL;
+	ListCell   *lc;
+
+	foreach(lc, stmt->roles)
+		roles = lappend_oid(roles, get_rolespec_oid(lfirst_node(RoleSpec, lc), true));
+	if (!sx_extension_installed())
+		return;
+	foreach(lc, sx_query_list())
+	{
+		const SxQuery *query = lfirst(lc);
+		bool		aborted;
+
+		if (list_member_oid(roles, query->owner) && OidIsValid(query->owner) &&
+			has_privs_of_role(GetUserId(), query->owner))
+			(void) sx_hold_query(query, 0, &aborted);
+	}
+}
+
 static void
 process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
 				ProcessUtilityContext context, ParamListInfo params,
@@ -112,6 +138,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 			hold_database_by_name(((AlterDatabaseStmt *) stmt)->dbname);
 		else if (IsA(stmt, DropStmt))
 			hold_for_drop((DropStmt *) stmt);
+		else if (IsA(stmt, DropOwnedStmt))
+			hold_for_drop_owned((DropOwnedStmt *) stmt);
 	}
 	if (prev_process_utility)
 		prev_process_utility(pstmt, query_string, read_only_tree, context, params,

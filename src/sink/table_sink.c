@@ -26,9 +26,12 @@ typedef struct TableSink
 	SxTableStrategy strategy;
 	Oid			relid;
 
-	/* made by the first write, and anew after the table was renamed */
+	/* made by the first write, and anew after the table was altered */
 	MemoryContext texts;
+	bool		checked;		/* the table was looked at since it was altered */
 	char	   *relation_name;
+	TupleDesc	relation_desc;
+	List	   *relation_indexes;
 	SxStatement insert;
 	SxStatement insert_fresh;
 	SxStatement upsert_fresh;
@@ -123,10 +126,26 @@ forget_statements(TableSink *self)
 	self->relation_name = NULL;
 }
 
+/* Is it still as it was when the statements were made? */
+static bool
+is_unaltered(TableSink *self, Relation rel, const char *name)
+{
+	List	   *indexes;
+	bool		same;
+
+	if (self->relation_name == NULL || strcmp(self->relation_name, name) != 0 ||
+		!equalTupleDescs(RelationGetDescr(rel), self->relation_desc))
+		return false;
+	indexes = RelationGetIndexList(rel);
+	same = equal(indexes, self->relation_indexes);
+	list_free(indexes);
+	return same;
+}
+
 /*
- * The statements name the table and its columns, so a renamed table needs new
- * ones.  (Everything else that can happen to a table makes the server plan them
- * again by itself.)
+ * The statements name the table, its columns and their types, so an altered table
+ * needs new ones, and is checked as when the query was created: that says more
+ * than the error of a statement would.
  */
 static void
 make_statements(TableSink *self, Relation rel)
@@ -134,9 +153,12 @@ make_statements(TableSink *self, Relation rel)
 	char	   *name = sx_sink_relation_name(rel);
 	MemoryContext oldcontext;
 
-	if (self->relation_name != NULL && strcmp(self->relation_name, name) == 0)
+	if (is_unaltered(self, rel, name))
 		return;
 	forget_statements(self);
+	if (!self->checked)
+		sx_table_sink_check(rel, self->config);
+	self->checked = false;
 	oldcontext = MemoryContextSwitchTo(self->texts);
 	self->insert.sql = sx_table_insert_sql(rel, self->config, self->strategy);
 	if (self->strategy == SX_TABLE_REPLACE_BY_KEY || self->strategy == SX_TABLE_REPLACE_ROWS)
@@ -150,6 +172,8 @@ make_statements(TableSink *self, Relation rel)
 		self->delete_gone_null.sql = sx_table_delete_gone_sql(rel, self->config, true);
 	}
 	self->relation_name = pstrdup(name);
+	self->relation_desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
+	self->relation_indexes = RelationGetIndexList(rel);
 	MemoryContextSwitchTo(oldcontext);
 }
 
@@ -297,6 +321,7 @@ table_open_sink(const SxSinkConfig *config)
 	rel = open_table(self);
 	self->sink.description = psprintf("table[%s]", sx_sink_relation_name(rel));
 	sx_table_sink_check(rel, config);
+	self->checked = true;
 	table_close(rel, NoLock);
 	return &self->sink;
 }

@@ -187,6 +187,41 @@ write_down(SxQuerySlot *slot, int64 query_id, const ErrorData *error, bool give_
 	return ok;
 }
 
+/*
+ * REASSIGN OWNED while the process still runs as the old owner, whose rights are
+ * gone: a fresh process is what helps, and nothing has failed.
+ */
+static bool
+has_new_owner(const SxQuerySlot *slot, int64 query_id)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool result = false;
+
+	PG_TRY();
+	{
+		SxQuery    *query;
+
+		StartTransactionCommand();
+		PushActiveSnapshot(GetTransactionSnapshot());
+		query = sx_query_by_id(query_id, true);
+		result = query != NULL && query->owner != slot->owner;
+		PopActiveSnapshot();
+		CommitTransactionCommand();
+	}
+	PG_CATCH();
+	{
+		HOLD_INTERRUPTS();
+		MemoryContextSwitchTo(context);
+		EmitErrorReport();
+		AbortCurrentTransaction();
+		FlushErrorState();
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	return result;
+}
+
 SxVerdict
 sx_supervisor_judge(SxQuerySlot *slot, int64 query_id, const char *name,
 					int max_retries, const ErrorData *error)
@@ -195,6 +230,8 @@ sx_supervisor_judge(SxQuerySlot *slot, int64 query_id, const char *name,
 	SxVerdict	result;
 	bool		give_up;
 
+	if (has_new_owner(slot, query_id))
+		return SX_VERDICT_RESTART;
 	count_failure(slot, class);
 	result = verdict(slot, max_retries, class, &give_up);
 	if (!write_down(slot, query_id, error, give_up) && give_up)
