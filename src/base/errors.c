@@ -14,6 +14,7 @@ sx_error_class(int sqlstate)
 		case MAKE_SQLSTATE('0', '8', '0', '0', '0'):	/* connection */
 		case MAKE_SQLSTATE('4', '0', '0', '0', '0'):	/* transaction rollback */
 		case MAKE_SQLSTATE('5', '3', '0', '0', '0'):	/* insufficient resources, disk full */
+		case MAKE_SQLSTATE('5', '8', '0', '0', '0'):	/* files and devices, outside PostgreSQL */
 			return SX_ERROR_TRANSIENT;
 	}
 	switch (sqlstate)

@@ -77,7 +77,20 @@ typedef struct RocksStore
 
 /* ---------- errors ---------- */
 
-/* RocksDB's message is freed here, whatever happens. */
+#define NOTHING_IS_LOST \
+	"Nothing is lost: the store is rebuilt from the changelog. See to free space and to the directory's permissions."
+
+static char *
+mark_path(RocksStore *store)
+{
+	return psprintf("%s/%s", store->path, MARK_FILE);
+}
+
+/*
+ * Whatever it was, the next open doesn't believe this store but rebuilds it: a
+ * missing or damaged file would fail again and again.  RocksDB's message is
+ * freed here.
+ */
 static void
 raise_store(RocksStore *store, const char *what, char *message)
 {
@@ -86,20 +99,24 @@ raise_store(RocksStore *store, const char *what, char *message)
 		strstr(copy, "Disk quota") != NULL;
 
 	rocksdb_free(message);
+	(void) unlink(mark_path(store));
 	ereport(ERROR,
 			(errcode(full ? ERRCODE_DISK_FULL : ERRCODE_IO_ERROR),
 			 errmsg("could not %s the state store in directory \"%s\"", what, store->path),
 			 errdetail("RocksDB: %s", copy),
-			 errhint("Nothing is lost: the store is rebuilt from the changelog. See to free space and to the directory's permissions.")));
+			 errhint(NOTHING_IS_LOST)));
 }
 
+/* Always of a class that is tried again: somebody will see to the disk. */
 static void
-raise_errno(RocksStore *store, const char *what, const char *path)
+raise_errno(const char *what, const char *path)
 {
+	bool		full = errno == ENOSPC || errno == EDQUOT;
+
 	ereport(ERROR,
-			(errcode_for_file_access(),
+			(errcode(full ? ERRCODE_DISK_FULL : ERRCODE_IO_ERROR),
 			 errmsg("could not %s \"%s\": %m", what, path),
-			 errhint("Nothing is lost: the store is rebuilt from the changelog. See to free space and to the directory's permissions.")));
+			 errhint(NOTHING_IS_LOST)));
 }
 
 /* ---------- keys ---------- */
@@ -234,9 +251,9 @@ static void
 make_directory(RocksStore *store)
 {
 	if (mkdir(store->parent, S_IRWXU) < 0 && errno != EEXIST)
-		raise_errno(store, "create directory", store->parent);
+		raise_errno("create directory", store->parent);
 	if (mkdir(store->path, S_IRWXU) < 0 && errno != EEXIST)
-		raise_errno(store, "create directory", store->path);
+		raise_errno("create directory", store->path);
 }
 
 /* One shard: a filter block may be larger than a sixteenth of a small cache. */
@@ -553,12 +570,6 @@ rocks_remove_expired(SxStore *base, uint16 op, int64 max_expiry)
 /* ---------- the mark ---------- */
 
 static char *
-mark_path(RocksStore *store)
-{
-	return psprintf("%s/%s", store->path, MARK_FILE);
-}
-
-static char *
 rocks_get_mark(SxStore *base, Size *len)
 {
 	RocksStore *store = (RocksStore *) base;
@@ -571,17 +582,17 @@ rocks_get_mark(SxStore *base, Size *len)
 	if (file == NULL)
 	{
 		if (errno != ENOENT && errno != ENOTDIR)
-			raise_errno(store, "open file", path);
+			raise_errno("open file", path);
 		return NULL;
 	}
 	if (fstat(fileno(file), &status) < 0)
-		raise_errno(store, "stat file", path);
+		raise_errno("stat file", path);
 	if (status.st_size > MARK_MAX)
 		status.st_size = 0;		/* not one of ours */
 	bytes = palloc(status.st_size + 1);
 	*len = fread(bytes, 1, status.st_size, file);
 	if (ferror(file))
-		raise_errno(store, "read file", path);
+		raise_errno("read file", path);
 	FreeFile(file);
 	return bytes;
 }
@@ -603,10 +614,10 @@ rocks_set_mark(SxStore *base, const char *bytes, Size len)
 		raise_store(store, "flush", error);
 	file = AllocateFile(temporary, PG_BINARY_W);
 	if (file == NULL)
-		raise_errno(store, "create file", temporary);
+		raise_errno("create file", temporary);
 	if (fwrite(bytes, 1, len, file) != len || fflush(file) != 0 ||
 		pg_fsync(fileno(file)) != 0)
-		raise_errno(store, "write file", temporary);
+		raise_errno("write file", temporary);
 	FreeFile(file);
 	durable_rename(temporary, path, ERROR);
 }
@@ -618,7 +629,7 @@ rocks_remove_mark(SxStore *base)
 	char	   *path = mark_path(store);
 
 	if (unlink(path) < 0 && errno != ENOENT)
-		raise_errno(store, "remove file", path);
+		raise_errno("remove file", path);
 	fsync_fname(store->path, true);
 }
 
@@ -633,7 +644,7 @@ rocks_clear(SxStore *base)
 	{
 		if (errno == ENOENT || errno == ENOTDIR)
 			return;
-		raise_errno(store, "stat directory", store->path);
+		raise_errno("stat directory", store->path);
 	}
 	/* the mark first: half a directory must not be believed */
 	rocks_remove_mark(base);
