@@ -147,6 +147,13 @@ copy_server()
 		mkdir -p "$1${dir%/*}"
 		cp -a "$dir" "$1${dir%/*}/"
 	done
+	# a server that came as a Python wheel keeps its libraries beside the package
+	for dir in "$("$PG_CONFIG" --bindir)"/../../../*.libs; do
+		[ -d "$dir" ] || continue
+		dir=$(cd "$dir" && pwd)
+		mkdir -p "$1${dir%/*}"
+		cp -a "$dir" "$1${dir%/*}/"
+	done
 	PG_CONFIG=$1$PG_CONFIG
 	PG_BIN=$1$PG_BIN
 	export PG_CONFIG

@@ -130,7 +130,8 @@ SKIP:
 	my $log = "$new->{dir}/upgrade.log";
 	$rc = SxCluster::run_quietly($log, 'sh', '-c', "cd $new->{dir} && exec \"\$@\"", 'sh', "$new->{bin}/pg_upgrade",
 		'-b', $old->{bin}, '-B', $new->{bin}, '-d', $old->{data}, '-D', $new->{data}, '-U', 'postgres', '-s', $new->{dir});
-	is($rc, 0, 'pg_upgrade works') or diag(SxCluster::slurp($log));
+	is($rc, 0, 'pg_upgrade works')
+	  or diag(SxCluster::slurp($log), map { (split /\n/, SxCluster::slurp($_))[ -15 .. -1 ] } glob("$new->{data}/pg_upgrade_output.d/*/log/pg_upgrade_dump_*.log"));
 	$new->start;
 	StreamCheck::start_all($new);
 	$new->sql('CALL write_for_a_while(10, 0)');
