@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # check_version.sh [version]: builds for PostgreSQL 16 (or 18), runs its
-# regression suite, and upgrades a database of Debian's 15 to it.  The server comes as a
+# regression suite, and upgrades a database to it: Debian's 15 to 16, 16 to 18.  The server comes as a
 # Python wheel, with its headers; PG16_CONFIG=... names another one.
 set -u
 . "$(dirname "$0")/lib.sh"
 
 version=${1:-16}
+old=/usr/lib/postgresql/15/bin/pg_config
 wanted=PG${version}_CONFIG
 if [ -n "${!wanted:-}" ]; then
 	config=${!wanted}
@@ -22,9 +23,12 @@ else
 	chmod -R go+rX "$keep"
 	config=
 	for c in "$keep"/server/*/*/bin/pg_config; do
-		[ "$("$c" --version | sed 's/PostgreSQL \([0-9]*\).*/\1/')" = "$version" ] && config=$c
+		case $version.$("$c" --version) in
+			"$version.PostgreSQL $version."*) config=$c ;;
+			"18.PostgreSQL 16."*) old=$c ;;		# upgraded from 16, whose wheel it is
+		esac
 	done
 	[ -n "$config" ] || fail "no PostgreSQL $version in the wheel"
 fi
-SX_OLD_PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config PG_CONFIG=$config \
+SX_OLD_PG_CONFIG=$old PG_CONFIG=$config \
 	"$top/test/harness/check.sh" ${SUITES:-regress oracle upgrade}
