@@ -117,15 +117,15 @@ class Bench:
             self.attempt("many batches", cost.long_run)
 
     def recovery(self):
-        for store in ("rocksdb", "table"):
-            self.attempt(f"recovery {store}", self.recover, store)
+        for store, memory in (("rocksdb", "256MB"), ("table", "256MB"), ("rocksdb", "32MB")):
+            self.attempt(f"recovery {store} {memory}", self.recover, store, memory)
             self.connection.close()
             self.connection, _ = connect_when_up()
             make_reference(self.connection)
 
     @staticmethod
-    def recover(connection, store):
-        result, fresh = recovery.streamx(connection, store)
+    def recover(connection, store, memory):
+        result, fresh = recovery.streamx(connection, store, memory)
         fresh.close()
         return result
 

@@ -120,7 +120,7 @@ def targets(records):
     for r in pick(records, workload="latency", system="streamx"):
         verdict(rows, f"INSERT to visible p99 ms, {r['state_store']}", r["visible_p99_ms"], 20, less=True)
     for r in pick(records, workload="recovery"):
-        verdict(rows, f"next commit after kill -9 of {r['killed']}, {r['state_store']}: s", r["to_next_commit_s"],
+        verdict(rows, f"next commit after kill -9 of {r['killed']}, {r['state_store']} {r['state_memory']}: s", r["to_next_commit_s"],
                 6 if "deleted" in r["killed"] else 2, less=True)
     for r in pick(records, workload="cost"):
         store = r.get("state_store")
