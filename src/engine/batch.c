@@ -14,6 +14,7 @@
 #include "commands/trigger.h"
 #include "executor/instrument.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -29,7 +30,11 @@
 
 /* ---- the transaction ---- */
 
-/* READ COMMITTED whatever the settings of the query say; one snapshot for all reads. */
+/*
+ * READ COMMITTED whatever the settings of the query say; one snapshot for all reads.
+ * The streams are locked first: an ALTER that we had to wait for may have written
+ * all of a stream's rows anew, and to a snapshot from before it none of them exists.
+ */
 static void
 begin_transaction(SxEngine *engine)
 {
@@ -37,6 +42,8 @@ begin_transaction(SxEngine *engine)
 	StartTransactionCommand();
 	XactIsoLevel = XACT_READ_COMMITTED;
 	XactReadOnly = false;
+	for (int i = 0; i < engine->nsources; i++)
+		LockRelationOid(engine->sources[i]->relid, AccessShareLock);
 	engine->settings_level = NewGUCNestLevel();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	MemoryContextSwitchTo(engine->batch_context);

@@ -11,12 +11,29 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
+#include "access/transam.h"
 #include "access/tupmacs.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 
 #include "source/stream_page.h"
+
+/*
+ * A row in the range was written by a transaction that the snapshot doesn't know:
+ * the storage was rewritten since.  To go on would be to lose the row.
+ */
+static void
+check_snapshot_not_older(HeapTupleHeader row)
+{
+	if (HeapTupleHeaderXminInvalid(row) ||
+		!TransactionIdDidCommit(HeapTupleHeaderGetXmin(row)))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("stored rows of a stream were rewritten during the batch"),
+			 errhint("The batch is tried again.")));
+}
 
 uint64
 sx_stream_row_xid(HeapTupleHeader row)
@@ -138,6 +155,8 @@ sx_stream_page_read(SxStreamPage *page, Relation heap, int64 generation,
 												range->snapshot);
 		if (visible)
 			page->rows[page->nrows++] = n;
+		else if (!range->all)
+			check_snapshot_not_older(tuple.t_data);
 	}
 	LockBuffer(page->buffer, BUFFER_LOCK_UNLOCK);
 }
