@@ -50,7 +50,8 @@ CREATE TRIGGER query_restored BEFORE INSERT ON streamx.query
 SELECT pg_catalog.pg_extension_config_dump('streamx.query', '');
 SELECT pg_catalog.pg_extension_config_dump('streamx.query_id', '');
 
--- One row per committed batch; the newest batches_to_retain stay.
+-- One row per committed batch; the newest batches_to_retain stay. Batch -1 is the first start of a query that begins
+-- at the latest rows.
 CREATE TABLE streamx.batch (
 	query bigint NOT NULL,
 	batch bigint NOT NULL,

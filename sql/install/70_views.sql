@@ -46,7 +46,7 @@ CREATE VIEW streamx.progress WITH (security_barrier) AS
 		(p.json #>> '{sink,metrics,walBytes}')::bigint AS wal_bytes,
 		b.owes_no_data, b.lineage, p.json AS progress
 	FROM visible v
-		JOIN streamx.batch b ON b.query = v.id
+		JOIN streamx.batch b ON b.query = v.id AND b.batch >= 0
 		CROSS JOIN LATERAL (SELECT b.progress::jsonb AS json OFFSET 0) p;
 COMMENT ON VIEW streamx.progress IS
 	'The retained batches of each query: rows, rates, duration, watermark, WAL.';

@@ -264,7 +264,7 @@ put_run(Row *row, const SxQuery *query, const SxQuerySlot *slot)
 	if (sx_query_is_copy(query))
 		return;
 	record = sx_batch_record_last(query->id);
-	if (record == NULL)
+	if (record == NULL || record->batch_id < 0)
 		return;
 	put(row, COL_BATCH_ID, Int64GetDatum(record->batch_id));
 	put_time(row, COL_WATERMARK, record->next_watermark);
@@ -355,7 +355,7 @@ sx_api_last_progress(PG_FUNCTION_ARGS)
 	SxQuery    *query = visible_query(fcinfo);
 	SxBatchRecord *record = sx_query_is_copy(query) ? NULL : sx_batch_record_last(query->id);
 
-	if (record == NULL || record->progress == NULL)
+	if (record == NULL || record->batch_id < 0 || record->progress == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_DATUM(json_datum(record->progress));
 }
@@ -369,7 +369,7 @@ sx_api_recent_progress(PG_FUNCTION_ARGS)
 	Relation	table;
 	Relation	index;
 	SysScanDesc scan;
-	ScanKeyData key;
+	ScanKeyData keys[2];
 	HeapTuple	tuple;
 	int			column;
 
@@ -379,8 +379,10 @@ sx_api_recent_progress(PG_FUNCTION_ARGS)
 	table = table_open(sx_catalog_relation("batch"), AccessShareLock);
 	index = index_open(sx_catalog_relation("batch_query_batch"), AccessShareLock);
 	column = get_attnum(RelationGetRelid(table), "progress");
-	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(query->id));
-	scan = systable_beginscan_ordered(table, index, NULL, 1, &key);
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(query->id));
+	/* what is recorded of a start is no batch */
+	ScanKeyInit(&keys[1], 2, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(0));
+	scan = systable_beginscan_ordered(table, index, NULL, 2, keys);
 	while (HeapTupleIsValid(tuple = systable_getnext_ordered(scan, ForwardScanDirection)))
 	{
 		bool		isnull;

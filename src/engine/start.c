@@ -127,6 +127,42 @@ open_sources(SxEngine *engine, const SxBatchRecord *record)
 }
 
 /*
+ * "latest" means the first start, whatever comes of the first batch: without a
+ * record of it a fresh process would begin behind the rows that made it fail.
+ * Batch -1 stands for it; it goes with the old records.
+ */
+static void
+record_beginning(SxEngine *engine)
+{
+	SxBatchRecord record = {
+		.query_id = engine->query->id,
+		.batch_id = engine->at->batch_id,
+		.incarnation = engine->query->incarnation,
+		.batch_timestamp = GetCurrentTransactionStartTimestamp(),
+		.watermark = SX_TIME_UNSET,
+		.next_watermark = SX_TIME_UNSET,
+		.last_intent = engine->at->last_intent,
+		.nsources = engine->nsources,
+		.policy = engine->policy,
+		.ninputs = engine->plan->nwatermarks,
+		.inputs = engine->at->inputs,
+		.input_relids = engine->input_relids,
+		.progress = "{}",
+	};
+
+	sx_uuid_random(&engine->at->lineage);
+	record.lineage = engine->at->lineage;
+	record.sources = palloc(sizeof(SxSourceOffset) * Max(engine->nsources, 1));
+	for (int i = 0; i < engine->nsources; i++)
+	{
+		record.sources[i].relid = engine->sources[i]->relid;
+		record.sources[i].end =
+			engine->sources[i]->routine->offset_print(engine->at->offsets[i]);
+	}
+	sx_batch_record_append(&record);
+}
+
+/*
  * Maxima come from the record (D6), delays from the query as it is now.  Inputs
  * are matched by stream, watermark() calls by their order.
  */
@@ -367,6 +403,14 @@ sx_engine_start(SxEngine *engine, int64 query_id)
 
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
+
+	/*
+	 * What a process before this one committed may not be on disk yet
+	 * (synchronous_commit = off), and we know of no place in the WAL to flush up
+	 * to before it is published.
+	 */
+	(void) GetTopTransactionId();
+	ForceSyncCommit();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	MemoryContextSwitchTo(engine->context);
 
@@ -391,6 +435,8 @@ sx_engine_start(SxEngine *engine, int64 query_id)
 	if (wanted != SX_WANTED_RUNNING)
 		stop_for_sink(engine, wanted, detail);
 	engine->incarnation = uuid_text(&query->incarnation);	/* may be a new one */
+	if (record == NULL && query->options.starting_latest)
+		record_beginning(engine);
 	sx_engine_open_state(engine);
 	sx_engine_record_layout(engine);
 	PopActiveSnapshot();
