@@ -49,6 +49,19 @@ continue_after_sink(SxEngine *engine, int64 mark)
 	engine->skip_to = mark + 1;
 }
 
+/*
+ * The sink stays without what it lost.  The next batch, whatever its output,
+ * carries out the decision: with its record nothing is expected of the sink but
+ * what comes from now on.
+ */
+static void
+forget_lost_output(SxEngine *engine, int64 mark)
+{
+	if (engine->npending == 0)
+		engine->at->last_intent = mark;
+	engine->skip_to = engine->at->batch_id + 1;
+}
+
 /* Fresh, and ours to change until the transaction ends; retried when it is not to be had. */
 static SxQuery *
 lock_query_row(SxEngine *engine)
@@ -143,6 +156,8 @@ sx_sink_recover(SxEngine *engine, char **detail)
 						   mark == SX_MARK_NONE ? "nothing" : psprintf("batch %lld", (long long) mark));
 		return SX_WANTED_SINK_UNKNOWN;
 	}
+	else if (mark < expected)
+		forget_lost_output(engine, mark);
 
 	if (engine->sink->routine->recover != NULL)
 		engine->sink->routine->recover(engine->sink, at->batch_id);

@@ -136,6 +136,19 @@ is(mark(), 1002, 'and it needs the decision no more');
 
 $node->sql("SELECT stop_query('q')");
 unlink $mark_file;
+$node->sql("SELECT start_query('q')");
+ok(wait_for_state('sink_unknown'), 'a mark that is gone stops the query');
+$node->sql("SELECT start_query('q', on_rewind => 'continue_after_sink')");
+insert(1);
+$node->poll("SELECT process_all_available('q', '60 s') IS NOT NULL");
+is($node->sql("SELECT on_rewind IS NULL FROM streamx.query WHERE name = 'q'"), 't', 'a decision to go on without it is good for once');
+$node->sql("SELECT stop_query('q'); SELECT start_query('q')");
+insert(1);
+$node->poll("SELECT process_all_available('q', '60 s') IS NOT NULL");
+is($node->sql("SELECT state FROM streamx.queries WHERE name = 'q'"), 'running', 'and is not asked for again');
+
+$node->sql("SELECT stop_query('q')");
+unlink $mark_file;
 insert(1);
 $node->sql("SELECT start_query('q')");
 ok(wait_for_state('sink_unknown'), 'a mark that should be there and is not stops the query');
