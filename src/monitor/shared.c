@@ -168,6 +168,42 @@ sx_slot_release(SxQuerySlot *slot)
 	ConditionVariableBroadcast(&sx_shared->queries_changed);
 }
 
+/* Databases of slots without a process, in CurrentMemoryContext. */
+List *
+sx_slots_idle_databases(void)
+{
+	List	   *databases = NIL;
+
+	LWLockAcquire(sx_shared->lock, LW_SHARED);
+	for (int i = 0; i < sx_shared->nslots; i++)
+	{
+		const SxQuerySlot *slot = &sx_shared->slots[i];
+
+		if (slot->in_use && slot->pid == 0)
+			databases = list_append_unique_oid(databases, slot->database);
+	}
+	LWLockRelease(sx_shared->lock);
+	return databases;
+}
+
+/* A database that is gone has no scheduler to do it. */
+void
+sx_slots_release_database(Oid database)
+{
+	LWLockAcquire(sx_shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < sx_shared->nslots; i++)
+	{
+		SxQuerySlot *slot = &sx_shared->slots[i];
+
+		if (!slot->in_use || slot->database != database || slot->pid != 0)
+			continue;
+		slot_clear(slot);
+		slot->in_use = false;
+	}
+	LWLockRelease(sx_shared->lock);
+	ConditionVariableBroadcast(&sx_shared->queries_changed);
+}
+
 /*
  * Without the lock, since every commit that wrote a stream comes here. A latch
  * read a moment too late belongs to a process that is gone or has other work;

@@ -10,6 +10,7 @@
 #ifndef SX_MONITOR_SHARED_H
 #define SX_MONITOR_SHARED_H
 
+#include "nodes/pg_list.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
@@ -124,6 +125,10 @@ extern void sx_shared_require(void);
 extern SxQuerySlot *sx_slot_find(Oid database, int64 query_id);
 extern SxQuerySlot *sx_slot_take(Oid database, int64 query_id);	/* NULL: all taken */
 extern void sx_slot_release(SxQuerySlot *slot);
+
+/* For databases that were dropped while their queries ran. */
+extern List *sx_slots_idle_databases(void);	/* of OIDs, of slots without a process */
+extern void sx_slots_release_database(Oid database);
 
 /* With sx_shared->lock held exclusively. NULL: no entry (and none free). */
 extern SxDatabaseSlot *sx_database_find(Oid database, bool make);

@@ -241,6 +241,26 @@ launch_wanted(List **launched, const List *wanted, int *no_room)
 	return wait;
 }
 
+/*
+ * Workers of a database that is dropped leave their slots to a scheduler that
+ * ends with them.  The slots are looked at first: whatever is in one existed by
+ * then, so what the catalog lacks afterwards is gone.
+ */
+static void
+release_dropped(void)
+{
+	List	   *idle = sx_slots_idle_databases();
+	List	   *databases;
+	ListCell   *lc;
+
+	if (idle == NIL)
+		return;
+	databases = list_databases(true);
+	foreach(lc, idle)
+		if (!list_member_oid(databases, lfirst_oid(lc)))
+			sx_slots_release_database(lfirst_oid(lc));
+}
+
 static long
 look(List **launched, int *no_room)
 {
@@ -250,6 +270,7 @@ look(List **launched, int *no_room)
 	long		wait;
 
 	reap(*launched);
+	release_dropped();
 	if (!sx_enabled)
 		return LOOK_MS;
 	databases = list_databases(false);

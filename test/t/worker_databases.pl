@@ -94,6 +94,24 @@ is($rc, 0, 'a database with a running query can be dropped') or diag($err);
 ok(time - $start < 5, 'soon');
 is(feed('one', 4), '10', 'others go on');
 
+$node->sql("SELECT process_all_available('q', '30 s')", db => 'one');
+ok($node->poll("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'streamx query'", '2', 20), 'only those of databases that are left run');
+
+# --- slots of a database that is gone
+my $few = SxCluster->new('few', conf => ['streamx.max_queries = 1']);
+$few->start;
+for my $db ('first', 'second')
+{
+	$few->sql("CREATE DATABASE $db");
+	$few->sql("CREATE EXTENSION streamx; CREATE FOREIGN TABLE s (a int) SERVER streamx;
+		SELECT create_query('q', 'SELECT a FROM s', 't'); INSERT INTO s VALUES (1)", db => $db);
+	$few->sql("SELECT start_query('q')", db => $db);
+	($rc, $out, $err) = $few->try_sql("SELECT process_all_available('q', '20 s')", db => $db);
+	is($rc, 0, "the query of the $db database gets the only slot") or diag($err);
+	$few->sql("DROP DATABASE $db WITH (FORCE)");
+}
+$few->remove;
+
 # --- DROP EXTENSION, and a second life
 $node->sql("BEGIN; DROP EXTENSION streamx CASCADE; ROLLBACK", db => 'one');
 is(feed('one', 5), '15', 'after a DROP EXTENSION that was rolled back the query goes on');
