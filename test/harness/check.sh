@@ -9,7 +9,7 @@ set -u
 
 verbose=
 [ "${1:-}" = --verbose ] && { verbose=1; shift; }
-suites=${*:-lint regress isolation tap oracle docs crash}
+suites=${*:-lint regress isolation tap oracle docs crash valgrind}
 started=$SECONDS
 
 # seconds that a suite may take
@@ -24,7 +24,7 @@ limit_of()
 		docs)      echo 240 ;;
 		crash)     [ -n "${SX_CRASH_LONG:-}" ] && echo 14400 || echo 420 ;;
 		upgrade)   echo 300 ;;
-		valgrind)  echo 3600 ;;
+		valgrind)  echo 600 ;;
 		*)         echo 600 ;;
 	esac
 }
