@@ -95,6 +95,6 @@ lint:
 indent:
 	@test/harness/indent.sh
 bench:
-	@ONLY='$(ONLY)' RUNS='$(RUNS)' LONG='$(LONG)' ROWS='$(ROWS)' test/bench/run.sh
+	@ONLY='$(ONLY)' RUNS='$(RUNS)' LONG='$(LONG)' ROWS='$(ROWS)' SYSTEMS='$(SYSTEMS)' test/bench/run.sh
 
 endif

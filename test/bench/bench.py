@@ -5,6 +5,7 @@ ONLY  comma list of p2, p7, latency, cost, recovery (default: all)
 RUNS  runs of each main figure (default 3); hand-made ones that are never the best: 1
 LONG  1: also 200,000 tiny batches, and every peer RUNS times
 ROWS  rows of the data set (default 2,000,000), for trying things out
+SYSTEMS  comma list of streamx, copy, staging, trigger, batch, oneshot (default: all)
 
 The hand-made solutions and streamx take turns, so that what disturbs the machine
 disturbs both.  Every figure goes to results.json at once.
@@ -28,7 +29,7 @@ ALL = ("p2", "p7", "latency", "cost", "recovery")
 ONLY = [w for w in (os.environ.get("ONLY") or ",".join(ALL)).split(",") if w]
 RUNS = int(os.environ.get("RUNS") or 3)
 LONG = bool(os.environ.get("LONG"))
-HAVE = [s for s in (os.environ.get("SYSTEMS") or "peers,streamx").split(",") if s]
+HAVE = [s for s in (os.environ.get("SYSTEMS") or ",".join(("oneshot", "streamx") + peers.PEERS)).split(",") if s]
 
 records = []
 failed = []
@@ -62,7 +63,7 @@ class Bench:
                 streams.clean(self.connection)
 
     def peer(self, *args, run):
-        if "peers" in HAVE:
+        if args[0] in HAVE:
             self.attempt(f"{args}", peers.throughput, *args, run=run)
 
     def stream(self, *args, run, **options):
@@ -81,7 +82,7 @@ class Bench:
                         if run == 0 or peer == "staging" or LONG:
                             self.peer(peer, w, chunk, sessions, run=run)
                     self.stream(w, chunk, sessions, run=run)
-            if "peers" in HAVE:
+            if "oneshot" in HAVE:
                 self.attempt(f"oneshot {w}", peers.oneshot, w, run=run)
         for options in ({"memory": "32MB"}, {"store": "table"}, {"store": "table", "memory": "32MB"}, {"sink": "noop"}):
             self.stream(w, 100000, 1, run=0, **options)
@@ -100,9 +101,9 @@ class Bench:
                 self.alone(w, "table", run=run, mode="append")
 
     def latency(self):
-        if "peers" in HAVE:
-            self.attempt("latency staging", latency.by_hand, "staging")
-            self.attempt("latency trigger", latency.by_hand, "trigger")
+        for peer in ("staging", "trigger"):
+            if peer in HAVE:
+                self.attempt(f"latency {peer}", latency.by_hand, peer)
         if "streamx" in HAVE:
             self.attempt("latency streamx", latency.streamx)
             self.attempt("latency streamx, table store", latency.streamx, store="table", seconds=10)

@@ -5,7 +5,15 @@
 set -u
 . "$(dirname "$0")/../harness/lib.sh"
 
-stopped() { trap '' INT TERM HUP; say "stopped"; clean_up; exit 130; }
+bench=
+stopped()
+{
+	trap '' INT TERM HUP
+	[ -z "$bench" ] || { kill "$bench" 2>/dev/null; wait "$bench"; }
+	say "stopped"
+	clean_up
+	exit 130
+}
 trap stopped INT TERM HUP
 trap clean_up EXIT
 
@@ -31,8 +39,10 @@ start_cluster "$WORK" "shared_buffers = 512MB" "max_wal_size = 4GB" "max_worker_
 as_server env WORK="$WORK" PG_BIN="$PG_BIN" PGHOST="$PGHOST" PGPORT="$PGPORT" PGUSER="$PGUSER" PGDATABASE="$PGDATABASE" \
 	ONLY="${ONLY:-}" RUNS="${RUNS:-}" LONG="${LONG:-}" ROWS="${ROWS:-}" SYSTEMS="${SYSTEMS:-}" \
 	"$PYTHON" -u "$src/test/bench/bench.py" &
-wait $!
+bench=$!
+wait $bench
 status=$?
+bench=
 [ ! -f "$WORK/results.json" ] || cp "$WORK/results.json" "$top/test/bench/results.json"
 [ -z "${KEEP_LOG:-}" ] || cp "$WORK/server.log" "$KEEP_LOG"
 exit $status
