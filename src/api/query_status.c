@@ -263,7 +263,7 @@ put_run(Row *row, const SxQuery *query, const SxQuerySlot *slot)
 	}
 	if (sx_query_is_copy(query))
 		return;
-	record = sx_batch_record_last(query->id);
+	record = sx_batch_record_last_head(query->id);
 	if (record == NULL || record->batch_id < 0)
 		return;
 	put(row, COL_BATCH_ID, Int64GetDatum(record->batch_id));
@@ -353,7 +353,7 @@ Datum
 sx_api_last_progress(PG_FUNCTION_ARGS)
 {
 	SxQuery    *query = visible_query(fcinfo);
-	SxBatchRecord *record = sx_query_is_copy(query) ? NULL : sx_batch_record_last(query->id);
+	SxBatchRecord *record = sx_query_is_copy(query) ? NULL : sx_batch_record_last_head(query->id);
 
 	if (record == NULL || record->batch_id < 0 || record->progress == NULL)
 		PG_RETURN_NULL();

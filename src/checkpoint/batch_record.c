@@ -168,6 +168,30 @@ json_member(JsonbContainer *object, const char *name)
 	return getKeyJsonValueFromContainer(object, name, strlen(name), NULL);
 }
 
+/* An error is raised all the same, so the parser's own may be dropped. */
+static Jsonb *
+json_column(SxBatchRecord *record, Datum column, const char *what)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Jsonb	   *volatile json = NULL;
+
+	PG_TRY();
+	{
+		json = DatumGetJsonbP(DirectFunctionCall1(jsonb_in,
+												  CStringGetDatum(TextDatumGetCString(column))));
+	}
+	PG_CATCH();
+	{
+		if (ERRCODE_TO_CATEGORY(geterrcode()) != ERRCODE_TO_CATEGORY(ERRCODE_DATA_EXCEPTION))
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		corrupt(record->query_id, record->batch_id, what);
+	}
+	PG_END_TRY();
+	return json;
+}
+
 /* The array under `name` in the object of a column whose version we know. */
 static JsonbContainer *
 json_column_array(SxBatchRecord *record, Datum column, const char *what,
@@ -176,8 +200,7 @@ json_column_array(SxBatchRecord *record, Datum column, const char *what,
 	Jsonb	   *json;
 	JsonbValue *array;
 
-	json = DatumGetJsonbP(DirectFunctionCall1(jsonb_in,
-											  CStringGetDatum(TextDatumGetCString(column))));
+	json = json_column(record, column, what);
 	if (!JB_ROOT_IS_OBJECT(json) ||
 		json_int64(json_member(&json->root, "version"), record, what) != RECORD_VERSION)
 		corrupt(record->query_id, record->batch_id, what);
@@ -256,7 +279,7 @@ read_inputs(SxBatchRecord *record, Datum column)
 }
 
 static SxBatchRecord *
-read_record(HeapTuple tuple, TupleDesc desc)
+read_record(HeapTuple tuple, TupleDesc desc, bool head_only)
 {
 	SxBatchRecord *record = palloc0(sizeof(SxBatchRecord));
 	Datum		values[Natts_batch];
@@ -275,8 +298,11 @@ read_record(HeapTuple tuple, TupleDesc desc)
 	record->owes_no_data = DatumGetBool(values[Anum_owes_no_data - 1]);
 	record->last_intent = nulls[Anum_last_intent - 1] ? -1 :
 		DatumGetInt64(values[Anum_last_intent - 1]);
-	read_offsets(record, values[Anum_offsets - 1]);
-	read_inputs(record, values[Anum_inputs - 1]);
+	if (!head_only)
+	{
+		read_offsets(record, values[Anum_offsets - 1]);
+		read_inputs(record, values[Anum_inputs - 1]);
+	}
 	record->progress = TextDatumGetCString(values[Anum_progress - 1]);
 	return record;
 }
@@ -296,8 +322,8 @@ open_index(LOCKMODE lockmode)
 	return index_open(sx_catalog_relation("batch_query_batch"), lockmode);
 }
 
-SxBatchRecord *
-sx_batch_record_last(int64 query_id)
+static SxBatchRecord *
+last_record(int64 query_id, bool head_only)
 {
 	Relation	rel = table_open(sx_catalog_relation("batch"), AccessShareLock);
 	Relation	index = open_index(AccessShareLock);
@@ -311,11 +337,23 @@ sx_batch_record_last(int64 query_id)
 	scan = systable_beginscan_ordered(rel, index, NULL, 1, &key);
 	tuple = systable_getnext_ordered(scan, BackwardScanDirection);
 	if (HeapTupleIsValid(tuple))
-		record = read_record(tuple, RelationGetDescr(rel));
+		record = read_record(tuple, RelationGetDescr(rel), head_only);
 	systable_endscan_ordered(scan);
 	index_close(index, AccessShareLock);
 	table_close(rel, AccessShareLock);
 	return record;
+}
+
+SxBatchRecord *
+sx_batch_record_last(int64 query_id)
+{
+	return last_record(query_id, false);
+}
+
+SxBatchRecord *
+sx_batch_record_last_head(int64 query_id)
+{
+	return last_record(query_id, true);
 }
 
 SxBatchRecord *
@@ -332,7 +370,7 @@ sx_batch_record_read(int64 query_id, int64 batch_id)
 							  NULL, 2, keys);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
-		record = read_record(tuple, RelationGetDescr(rel));
+		record = read_record(tuple, RelationGetDescr(rel), false);
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 	return record;

@@ -44,6 +44,9 @@ extern void sx_batch_record_append(const SxBatchRecord *record);
 /* Newest record of the query, NULL if none; CurrentMemoryContext. */
 extern SxBatchRecord *sx_batch_record_last(int64 query_id);
 
+/* The same without sources and inputs, which a view does not need to understand. */
+extern SxBatchRecord *sx_batch_record_last_head(int64 query_id);
+
 /* One record; NULL if it is not there (any more). */
 extern SxBatchRecord *sx_batch_record_read(int64 query_id, int64 batch_id);
 

@@ -53,6 +53,8 @@ typedef struct QueryWorker
 	SxEngine   *engine;
 	MemoryContext context;		/* "streamx query": the engine and what it made */
 	bool		clean_exit;		/* somebody decided that this process ends */
+	bool		detaches_early; /* before the server drops our temporary tables */
+	bool		detached;
 } QueryWorker;
 
 static QueryWorker worker;
@@ -81,6 +83,9 @@ detach(int code, Datum arg)
 {
 	SxQuerySlot *slot = worker.slot;
 
+	if (worker.detached)
+		return;
+	worker.detached = true;
 	if (!worker.clean_exit)
 		sx_supervisor_count_death(slot);
 	/* A process that ends outside a transaction leaves its session locks to whoever gets its PGPROC. */
@@ -254,6 +259,14 @@ open_and_step(SxStep *step)
 		set_state(SX_RUN_STARTING);
 		MemoryContextSwitchTo(worker.context);
 		worker.engine = sx_engine_open(worker.args.query_id, worker.slot);
+		/*
+		 * Exit callbacks run in reverse: from now on this one comes before the
+		 * one that drops temporary tables. That may wait for somebody who drops
+		 * what the table "batch" uses, and who waits for us.
+		 */
+		if (!worker.detaches_early)
+			before_shmem_exit(detach, (Datum) 0);
+		worker.detaches_early = true;
 		set_state(SX_RUN_RUNNING);
 	}
 	*step = sx_engine_step(worker.engine);

@@ -164,7 +164,9 @@ write_down(SxQuerySlot *slot, int64 query_id, const ErrorData *error, bool give_
 	{
 		StartTransactionCommand();
 		PushActiveSnapshot(GetTransactionSnapshot());
-		record = sx_batch_record_last(query_id);
+		/* One that cannot be read is the failure. */
+		record = error->sqlerrcode == ERRCODE_SX_CHECKPOINT ? NULL :
+			sx_batch_record_last(query_id);
 		sx_failure_append(query_id, error, record != NULL ? record->batch_id + 1 : 0,
 						  offsets_json(record));
 		if (give_up)

@@ -222,6 +222,26 @@ for my $ddl ('DROP TABLE x_dim CASCADE', 'DROP TABLE x_out CASCADE', 'DROP FUNCT
 	$node->sql("DROP TABLE IF EXISTS x_out; DROP FUNCTION IF EXISTS x_f; DROP TABLE IF EXISTS x_dim; DROP FOREIGN TABLE IF EXISTS x_s");
 }
 
+# what the temporary table of a foreach_batch query uses
+$node->sql("CREATE TYPE mood AS ENUM ('v')");
+$node->sql(<<'SQL');
+CREATE FUNCTION no_rows(batch_id bigint) RETURNS void LANGUAGE sql AS '';
+SELECT create_query('x', 'SELECT id, left(v, 1)::mood AS m FROM s WHERE id < 10', foreach_batch => 'no_rows(bigint)');
+SELECT start_query('x');
+SQL
+$node->sql("SELECT process_all_available('x', '20 s')");
+$start = time;
+like(($node->try_sql("DROP TYPE mood CASCADE"))[2], qr/query "x" is dropped with its view/, 'DROP TYPE CASCADE drops the query that hands it to a function');
+ok(time - $start < 5, 'and does not wait for the lock that it holds itself');
+
+# a checkpoint that somebody has changed
+$node->sql("SELECT start_query('x', 'SELECT id FROM s WHERE id < 10', 'x_out')");
+$node->sql("SELECT process_all_available('x', '20 s'); UPDATE streamx.batch SET offsets = 'garbage' WHERE query = (SELECT id FROM streamx.queries WHERE name = 'x'); SELECT stop_query('x')");
+$node->try_sql("SELECT start_query('x')");
+is(st('x', 'failed'), 'failed', 'a checkpoint that cannot be read fails the query');
+is($node->sql("SELECT max(sqlstate) FROM streamx.failures WHERE query = 'x'"), 'SX003', 'and the failure says so');
+$node->sql("SELECT drop_query('x'); DROP TABLE x_out");
+
 # a search_path that finds things made later first
 $node->sql(<<'SQL');
 CREATE SCHEMA evil;
@@ -258,7 +278,7 @@ $node->sql("SELECT stop_query('a'), stop_query('u'), stop_query('e'); " . join('
 ok(complete($_), "query $_ of a role with hostile settings runs") for qw(a u e);
 fault('a', 'a failure under hostile settings', '23514', $any, "$t ADD CONSTRAINT c CHECK (id < 0) NOT VALID", "$t DROP CONSTRAINT c");
 $node->sql("ALTER ROLE owner RESET ALL; " . join('; ', map { "ALTER DATABASE postgres SET $_" } @hostile[0, 1, 2, 4]));
-$node->sql("SET statement_timeout = 0; SELECT stop_query('a'), stop_query('u'), stop_query('e'); SELECT start_query('a'), start_query('u'), start_query('e')") for 1;
+$node->sql("SET statement_timeout = 0; SELECT stop_query('a'), stop_query('u'), stop_query('e'); SELECT start_query('a'), start_query('u'), start_query('e')");
 $node->sql("SET statement_timeout = 0; ALTER DATABASE postgres RESET ALL; SELECT put(5)");
 ok(complete($_), "query $_ in a database with hostile settings runs") for qw(a u e);
 $node->sql("CREATE ROLE heir LOGIN; GRANT ALL ON SCHEMA mine TO heir; GRANT ALL ON s, dim, mine.a_out, mine.u_out, seen TO heir; REASSIGN OWNED BY owner TO heir; SELECT put(5)");
