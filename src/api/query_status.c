@@ -73,6 +73,16 @@ put_time(Row *row, int column, TimestampTz time)
 		put(row, column, TimestampTzGetDatum(time));
 }
 
+/* What it is taken from may be gone when the row is formed. */
+static void
+put_uuid(Row *row, int column, const pg_uuid_t *uuid)
+{
+	pg_uuid_t  *kept = palloc(sizeof(pg_uuid_t));
+
+	*kept = *uuid;
+	put(row, column, UUIDPGetDatum(kept));
+}
+
 /* A copy that doesn't change while we read it; false: the query has no slot. */
 static bool
 read_slot(const SxQuery *query, SxQuerySlot *copy)
@@ -220,7 +230,7 @@ put_definition(Row *row, const SxQuery *query)
 	put_text(row, COL_TRIGGER, sx_trigger_print(query->trigger, query->trigger_interval));
 	put_time(row, COL_CREATED_AT, query->created_at);
 	put_time(row, COL_ENDED_AT, query->ended_at);
-	put(row, COL_INCARNATION, UUIDPGetDatum(&query->incarnation));
+	put_uuid(row, COL_INCARNATION, &query->incarnation);
 	put(row, COL_OPTIONS, JsonbPGetDatum(query->options_json));
 }
 
@@ -254,7 +264,7 @@ put_run(Row *row, const SxQuery *query, const SxQuerySlot *slot)
 		put(row, COL_FAILURES, Int32GetDatum(slot->failures_in_a_row));
 		put_time(row, COL_HEARTBEAT, slot->heartbeat);
 		put_time(row, COL_STARTED_AT, slot->started_at);
-		put(row, COL_RUN_ID, UUIDPGetDatum(&slot->run_id));
+		put_uuid(row, COL_RUN_ID, &slot->run_id);
 		if (slot->pid != 0)
 			put(row, COL_PID, Int32GetDatum(slot->pid));
 		else
