@@ -65,11 +65,12 @@ enum
 typedef struct CachedStorage
 {
 	Oid			stream;			/* key */
-	bool		valid;
 	SxStreamStorage storage;
 } CachedStorage;
 
-static HTAB *cache = NULL;		/* of writers; lives as long as the backend */
+/* Of writers; lives as long as the backend. An entry is there only while it is true. */
+static HTAB *cache = NULL;
+static uint64 forgotten = 0;	/* grows whenever an entry might have become untrue */
 
 /* ---- rows of streamx.stream ---- */
 
@@ -243,22 +244,18 @@ sx_stream_storage_delete(Oid stream)
 static void
 forget_stream(Datum arg, Oid relid)
 {
+	HASH_SEQ_STATUS status;
 	CachedStorage *entry;
 
+	forgotten++;
 	if (OidIsValid(relid))
 	{
-		entry = hash_search(cache, &relid, HASH_FIND, NULL);
-		if (entry != NULL)
-			entry->valid = false;
+		hash_search(cache, &relid, HASH_REMOVE, NULL);
+		return;
 	}
-	else
-	{
-		HASH_SEQ_STATUS status;
-
-		hash_seq_init(&status, cache);
-		while ((entry = hash_seq_search(&status)) != NULL)
-			entry->valid = false;
-	}
+	hash_seq_init(&status, cache);
+	while ((entry = hash_seq_search(&status)) != NULL)
+		hash_search(cache, &entry->stream, HASH_REMOVE, NULL);
 }
 
 static void
@@ -279,30 +276,29 @@ void
 sx_stream_storage_cached(Oid stream, SxStreamStorage *storage)
 {
 	CachedStorage *entry;
+	uint64		before;
 
 	if (cache == NULL)
 		make_cache();
 	entry = hash_search(cache, &stream, HASH_FIND, NULL);
-	if (entry != NULL && entry->valid)
+	if (entry != NULL)
 	{
 		*storage = entry->storage;
 		return;
 	}
-	entry = hash_search(cache, &stream, HASH_ENTER, NULL);
-
-	/* A message that comes while we read makes it invalid again. */
-	entry->valid = true;
+	before = forgotten;
 	if (!sx_stream_storage_read(stream, storage))
-	{
-		entry->valid = false;
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("stream \"%s\" has no storage", get_rel_name(stream)),
 				 errdetail("It was created while event triggers did not fire."),
 				 errhint("ALTER FOREIGN TABLE ... OPTIONS (SET connector 'table'), or any other ALTER of it, makes the storage.")));
-	}
-	if (entry->valid)
-		entry->storage = *storage;
+
+	/* What a message that came meanwhile made untrue is not kept. */
+	if (forgotten != before)
+		return;
+	entry = hash_search(cache, &stream, HASH_ENTER, NULL);
+	entry->storage = *storage;
 }
 
 /* ---- losses ---- */
