@@ -183,6 +183,45 @@ survey_part(SxState *state, Survey *survey, SxSectionReader *reader, int part)
 						   psprintf("Key group %d of part %d has no snapshot.", group, part));
 }
 
+/*
+ * The newest batch may have written to a table that isn't read any more: the
+ * part's next generation was complete before another batch came.  That table is
+ * still there, because it serves the retained batches.
+ */
+static void
+find_newest(SxState *state, Survey *survey, SxSectionReader *reader, int64 batch)
+{
+	bool		found = survey->has_newest && survey->newest.batch >= batch;
+	int			part;
+
+	for (part = 0; part < SX_LOG_PARTS && !found; part++)
+	{
+		int			i;
+
+		for (i = survey->base[part] - 1; i >= 0 && !found; i--)
+		{
+			SxLogScan  *scan = sx_log_scan_begin(&state->log, part, i);
+			SxSectionHeader header;
+			const char *bytes;
+			Size		len;
+
+			while (!found && sx_log_scan_next(scan, &header, &bytes, &len))
+			{
+				const char *why = NULL;
+
+				CHECK_FOR_INTERRUPTS();
+				if (header.kind != SX_SECTION_CHANGES || header.batch != batch)
+					continue;
+				if (!sx_section_open(reader, &header, bytes, len, &why))
+					damaged_section(state, &header, why);
+				note_newest(survey, &header);
+				found = true;
+			}
+			sx_log_scan_end(scan);
+		}
+	}
+}
+
 /* Is the log's end the batch that the catalog has? */
 static void
 check_end(SxState *state, Survey *survey, int64 batch)
@@ -224,7 +263,8 @@ take_end(SxState *state, Survey *survey, int64 batch)
 		return;
 	for (i = 0; i < SX_LOG_PARTS; i++)
 		state->committed.last_section[i] =
-			survey->has_section[i] ? survey->last[i] : survey->newest.previous[i];
+			(survey->newest.written & (1 << i)) != 0 ? survey->newest.batch :
+			survey->newest.previous[i];
 	for (i = 0; i < survey->newest.nexpiries; i++)
 	{
 		SxLogExpiry *expiry = &survey->newest.expiries[i];
@@ -255,6 +295,7 @@ survey_log(SxState *state, Survey *survey, SxSectionReader *reader, int64 batch)
 		if (p->generations[p->ngenerations - 1].complete_batch == SX_INCOMPLETE)
 			state->snapshot_part = i;
 	}
+	find_newest(state, survey, reader, batch);
 	check_end(state, survey, batch);
 	take_end(state, survey, batch);
 }

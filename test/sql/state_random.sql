@@ -7,7 +7,7 @@
 \pset tuples_only true
 SET client_min_messages = warning;
 CREATE EXTENSION streamx_state_test;
-SELECT plan(10);
+SELECT plan(11);
 
 CALL state_property_test(1, 300, 'rocksdb', 65536);
 SELECT is(:'SQLSTATE'::text, '00000', 'all in memory, seed 1');
@@ -25,6 +25,8 @@ CALL state_property_test(7, 300, 'table', 1500);
 SELECT is(:'SQLSTATE'::text, '00000', 'the table holds some of it, seed 7');
 CALL state_property_test(8, 300, 'table', 500, false);
 SELECT is(:'SQLSTATE'::text, '00000', 'the table, without changelog, seed 8');
+CALL state_property_test(1001, 400, 'rocksdb', 900);
+SELECT is(:'SQLSTATE'::text, '00000', 'the newest batch stands in a table that a complete one follows, seed 1001');
 
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS seed \gset
 CALL state_property_test(:seed, 300, 'rocksdb', 700);
