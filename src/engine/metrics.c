@@ -129,11 +129,15 @@ sx_metrics_publish(SxEngine *engine, const SxBatch *batch)
 	slot->heartbeat = GetCurrentTimestamp();
 	slot->batch_id = batch->id;
 	slot->watermark = engine->at->next_watermark;
-	if (engine->previous_trigger != 0 && batch->trigger_start > engine->previous_trigger)
-		slot->input_rows_per_second = (double) batch->input_rows * USECS_PER_SEC /
-			(batch->trigger_start - engine->previous_trigger);
-	slot->processed_rows_per_second = (double) batch->input_rows * USECS_PER_SEC / us;
-	slot->batch_duration_us = us;
+	if (batch->input_rows > 0)
+	{
+		/* A no-data batch says nothing about speed. */
+		if (engine->previous_trigger != 0 && batch->trigger_start > engine->previous_trigger)
+			slot->input_rows_per_second = (double) batch->input_rows * USECS_PER_SEC /
+				(batch->trigger_start - engine->previous_trigger);
+		slot->processed_rows_per_second = (double) batch->input_rows * USECS_PER_SEC / us;
+		slot->batch_duration_us = us;
+	}
 	slot->state_rows = rows;
 	slot->state_bytes = bytes;
 	slot->wal_bytes += batch->wal_bytes;

@@ -68,7 +68,7 @@ typedef struct SxQuerySlot
 	TimestampTz heartbeat;
 	int64		batch_id;		/* last committed; -1 before the first */
 	TimestampTz watermark;
-	double		input_rows_per_second;
+	double		input_rows_per_second;	/* this and the next two: of the last batch with rows */
 	double		processed_rows_per_second;
 	int64		batch_duration_us;
 	int64		state_rows;

@@ -21,6 +21,8 @@ SELECT process_all_available(name) FROM streamx.queries WHERE name LIKE 'en\_%';
 SELECT results_eq($$SELECT * FROM batches('en_plain')$$, 'VALUES (0::bigint, 2, false)', 'none for a stateless query');
 SELECT results_eq($$SELECT * FROM batches('en_complete')$$, 'VALUES (0::bigint, 2, false)', 'none in complete mode');
 SELECT results_eq($$SELECT * FROM batches('en_update')$$, 'VALUES (0::bigint, 2, true), (1, 0, false)', 'one in update mode, though nothing can be evicted');
+SELECT cmp_ok(processed_rows_per_second, '>', 0::float8, 'it leaves the rate of the batch with rows in streamx.queries')
+	FROM streamx.queries WHERE name = 'en_update';
 SELECT results_eq($$SELECT * FROM batches('en_off')$$, 'VALUES (0::bigint, 2, false)', 'none when they are switched off');
 SELECT is_empty('TABLE en_off', 'then nothing closes yet');
 INSERT INTO en VALUES (1, '2024-01-01 00:00:31Z');
