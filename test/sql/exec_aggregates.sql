@@ -12,6 +12,13 @@ SET intervalstyle = 'postgres';
 SELECT no_plan();
 
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'glad');
+-- a server built without libxml has the type xml and its aggregate, but no values: xmlagg is left out there
+CREATE FUNCTION server_has_xml() RETURNS bool LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN xmlelement(name a) IS NOT NULL;
+EXCEPTION WHEN feature_not_supported THEN
+	RETURN false;
+END $$;
 -- a value of each type that aggregates take, as an expression of the row's number
 CREATE TABLE sample (type regtype PRIMARY KEY, expr text);
 INSERT INTO sample VALUES
@@ -35,6 +42,7 @@ CREATE TABLE stands_for (type regtype PRIMARY KEY, actual regtype);
 INSERT INTO stands_for VALUES ('anyelement', 'int4'), ('anynonarray', 'int4'), ('anyarray', 'int4[]'),
 	('anyrange', 'int4range'), ('anymultirange', 'int4multirange'), ('anyenum', 'mood'), ('anycompatible', 'int4'),
 	('anycompatiblearray', 'int4[]'), ('"any"', 'text');
+DELETE FROM sample WHERE type = 'xml'::regtype AND NOT server_has_xml();
 CREATE FUNCTION column_of(type regtype) RETURNS text LANGUAGE sql AS $$
 	SELECT 'c_' || regexp_replace(coalesce((SELECT actual FROM stands_for s WHERE s.type = $1), $1)::text, '[^a-z0-9]+', '_', 'g') $$;
 
@@ -74,7 +82,8 @@ CREATE TABLE ordinary AS
 		format('%s(%s%s)', p.oid::regproc, CASE WHEN p.pronargs = 0 THEN '*' END,
 			(SELECT string_agg(column_of(t::regtype), ', ' ORDER BY o) FROM unnest(p.proargtypes) WITH ORDINALITY u(t, o))) AS call
 	FROM pg_aggregate a JOIN pg_proc p ON p.oid = a.aggfnoid
-	WHERE a.aggkind = 'n' AND NOT (p.proname ~ '^jsonb?_object_agg' OR p.proname = 'glue');
+	WHERE a.aggkind = 'n' AND NOT (p.proname ~ '^jsonb?_object_agg' OR p.proname = 'glue')
+		AND ('xml'::regtype <> ALL (p.proargtypes::regtype[]) OR server_has_xml());
 INSERT INTO calls (call) SELECT call FROM ordinary ORDER BY oid;
 INSERT INTO calls (call) SELECT call || ' FILTER (WHERE c_smallint % 4 > 1)' FROM ordinary ORDER BY oid;
 INSERT INTO calls (call) SELECT call || ' FILTER (WHERE false)' FROM ordinary ORDER BY oid;
@@ -136,6 +145,8 @@ INSERT INTO some_rows SELECT * FROM all_rows WHERE i >= 50 ORDER BY i;
 SELECT start_query(query) FROM queries ORDER BY query \g /dev/null
 SELECT process_all_available(query) FROM queries ORDER BY query \g /dev/null
 
+-- 16 and newer would give sorted rows to an aggregate that asks for no order, beside one that does
+SELECT set_config(name, 'off', false) FROM pg_settings WHERE name = 'enable_presorted_aggregate' \g /dev/null
 CREATE TABLE got (k bigint, column_name text, value text);
 CREATE TABLE wanted (LIKE got);
 DO $$
@@ -158,6 +169,6 @@ DROP FOREIGN TABLE some_rows CASCADE;
 SELECT format('DROP TABLE %I', query) FROM queries \gexec
 DROP TABLE sample, stands_for, calls, queries, ordinary, refused, got, wanted, all_rows CASCADE;
 DROP AGGREGATE pl_sum(numeric), any_last(anyelement), dies(int), lives(int), appended(anycompatible), glue(VARIADIC text[]), extent(int), extra(anyelement);
-DROP FUNCTION column_of, pl_add, pl_show, pl_last, pl_dies, sql_glue, widen, typed, to_text;
+DROP FUNCTION server_has_xml, column_of, pl_add, pl_show, pl_last, pl_dies, sql_glue, widen, typed, to_text;
 DROP TYPE low_high, mood;
 SELECT * FROM finish();
