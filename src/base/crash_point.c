@@ -41,7 +41,11 @@ sx_crash_point(const char *name)
 	if (count != NULL && passes != atoi(count + 1))
 		return;
 	if (strncmp(action, "kill", 4) == 0)
+	{
+		/* for tests: who died of what */
+		ereport(LOG, (errmsg_internal("crash point \"%s\" kills this process", name)));
 		kill(getpid(), SIGKILL);
+	}
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("crash point \"%s\"", name)));

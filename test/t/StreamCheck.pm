@@ -153,7 +153,13 @@ sub all_differences
 	return join('; ', grep { $_ ne '' } map { my $d = differences($node, $_); $d eq '' ? '' : "$_: $d" } names());
 }
 
-sub batches { my ($node) = @_; return $node->sql("SELECT coalesce(sum(batch + 1), 0) FROM upto"); }
+# Batches of the query that has the fewest.
+sub batches
+{
+	my ($node) = @_;
+	my $names = join(', ', map { "('$_')" } all_names($node));
+	return $node->sql("SELECT min(coalesce(batch + 1, 0)) FROM (VALUES $names) n (name) LEFT JOIN upto USING (name)");
+}
 
 # At the end: everything in, everything out, and the answer of the batch query.
 sub final_differences
