@@ -44,7 +44,7 @@ END $f$;
 CREATE PROCEDURE write_for_a_while(rounds int, pause float8) LANGUAGE plpgsql AS $f$
 BEGIN
 	FOR i IN 1 .. rounds LOOP
-		PERFORM write_rows(CASE WHEN random() < 0.03 THEN 1000 ELSE (random() * 30)::int + 1 END);
+		PERFORM write_rows(CASE WHEN random() < 0.01 THEN 1000 ELSE (random() * 30)::int + 1 END);
 		IF random() < 0.1 THEN ROLLBACK; ELSE COMMIT; END IF;
 		PERFORM pg_sleep(pause * random());
 	END LOOP;
