@@ -166,4 +166,27 @@
 	index_beginscan((heap), (index), (snapshot), (nkeys), (norderbys))
 #endif
 
+/*
+ * A relation leaves the extension that it is a member of, so that it can be dropped.
+ * 17: its row type and that type's array type are members, too (include
+ * catalog/dependency.h, catalog/pg_extension.h, catalog/pg_type.h, utils/lsyscache.h).
+ */
+#define sx_leave_extension_as(classid, oid) \
+	((void) deleteDependencyRecordsForClass((classid), (oid), ExtensionRelationId, DEPENDENCY_EXTENSION))
+#if PG_VERSION_NUM >= 170000
+#define sx_leave_extension(relation) \
+	do { \
+		Oid			rowtype_ = get_rel_type_id(relation); \
+		sx_leave_extension_as(RelationRelationId, (relation)); \
+		if (OidIsValid(rowtype_)) \
+		{ \
+			sx_leave_extension_as(TypeRelationId, rowtype_); \
+			sx_leave_extension_as(TypeRelationId, get_array_type(rowtype_)); \
+		} \
+	} while (0)
+#else
+#define sx_leave_extension(relation) \
+	sx_leave_extension_as(RelationRelationId, (relation))
+#endif
+
 #endif

@@ -50,6 +50,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "base/compat.h"
 #include "registry/query.h"
 #include "source/fdw.h"
 #include "source/stream_ddl.h"
@@ -169,8 +170,7 @@ sx_stream_heap_drop(Oid heap)
 
 	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(heap)))
 		return;
-	deleteDependencyRecordsForClass(RelationRelationId, heap, ExtensionRelationId,
-									DEPENDENCY_EXTENSION);
+	sx_leave_extension(heap);
 	CommandCounterIncrement();
 	ObjectAddressSet(address, RelationRelationId, heap);
 	performDeletion(&address, DROP_RESTRICT, PERFORM_DELETION_INTERNAL | PERFORM_DELETION_QUIETLY);

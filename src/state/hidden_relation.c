@@ -16,6 +16,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_type.h"
 #include "catalog/toasting.h"
 #include "commands/defrem.h"
 #include "commands/extension.h"
@@ -127,8 +128,7 @@ sx_hidden_drop(const char *name)
 		return;
 	/* nobody but the query's worker locks it, and that is gone */
 	LockRelationOid(relation, AccessExclusiveLock);
-	deleteDependencyRecordsForClass(RelationRelationId, relation,
-									ExtensionRelationId, DEPENDENCY_EXTENSION);
+	sx_leave_extension(relation);
 	CommandCounterIncrement();
 	ObjectAddressSet(address, RelationRelationId, relation);
 	performDeletion(&address, DROP_CASCADE, PERFORM_DELETION_INTERNAL);
