@@ -52,6 +52,7 @@ typedef struct RocksStore
 	char	   *parent;			/* the folder of all stores */
 	char	   *path;
 	Size		memory;
+	bool		has_mark;		/* somebody may believe that the database is there */
 
 	/* set when the database is opened */
 	rocksdb_t  *db;
@@ -298,7 +299,6 @@ set_options(RocksStore *store)
 	Size		buffer = store->memory / 8;
 
 	store->options = options;
-	rocksdb_options_set_create_if_missing(options, 1);
 	rocksdb_options_set_write_buffer_size(options, Max(buffer, 64 * 1024));
 	rocksdb_options_set_max_write_buffer_number(options, 2);
 	rocksdb_options_set_max_background_jobs(options, 2);
@@ -337,6 +337,8 @@ open_database(RocksStore *store)
 	sx_threads_begin();
 	if (store->options == NULL)
 		set_options(store);
+	/* an empty database in the place of one that is gone would be a silent loss */
+	rocksdb_options_set_create_if_missing(store->options, !store->has_mark);
 	options[0] = store->options;
 	/* this way of opening gives the handle that a batched get asks for */
 	store->db = rocksdb_open_column_families(store->options, store->path, 1, names,
@@ -594,6 +596,7 @@ rocks_get_mark(SxStore *base, Size *len)
 	if (ferror(file))
 		raise_errno("read file", path);
 	FreeFile(file);
+	store->has_mark = true;
 	return bytes;
 }
 
@@ -640,6 +643,7 @@ rocks_clear(SxStore *base)
 	struct stat status;
 
 	close_database(store);
+	store->has_mark = false;
 	if (stat(store->path, &status) < 0)
 	{
 		if (errno == ENOENT || errno == ENOTDIR)
