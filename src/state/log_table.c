@@ -7,7 +7,10 @@
  * section sort by number and the last one is known.  Rows are appended at the
  * end of the heap and cut so that they fill pages; there is no index.  A scan
  * therefore meets them in order, except that on one page a row may stand where
- * an aborted one was vacuumed away; the scan sorts each page.
+ * an aborted one was vacuumed away; the scan sorts each page.  Batch and place
+ * alone don't tell the order: without changelog a batch writes the groups it
+ * touched, and the maintenance after it the others, of the same batch.  But what
+ * one transaction writes is in order, and transactions follow each other.
  */
 #include "postgres.h"
 
@@ -16,6 +19,7 @@
 #include "access/relscan.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
@@ -459,6 +463,7 @@ sx_log_append_end(SxLogAppender *appender)
 typedef struct LogRow
 {
 	int64		batch;
+	TransactionId xmin;			/* as written, frozen or not */
 	int64		place;
 	Size		offset;			/* in the page's bytes */
 	Size		len;
@@ -512,6 +517,8 @@ compare_rows(const void *a, const void *b)
 
 	if (left->batch != right->batch)
 		return left->batch < right->batch ? -1 : 1;
+	if (left->xmin != right->xmin)
+		return TransactionIdPrecedes(left->xmin, right->xmin) ? -1 : 1;
 	if (left->place != right->place)
 		return left->place < right->place ? -1 : 1;
 	return 0;
@@ -537,6 +544,7 @@ load_page(SxLogScan *scan)
 
 		heap_deform_tuple(scan->ahead, RelationGetDescr(scan->relation), values, nulls);
 		row->batch = DatumGetInt64(values[0]);
+		row->xmin = HeapTupleHeaderGetRawXmin(scan->ahead->t_data);
 		row->place = DatumGetInt64(values[1]);
 		data = (struct varlena *) DatumGetPointer(values[2]);
 		row->offset = scan->page_len;
