@@ -83,7 +83,8 @@ CREATE TABLE ordinary AS
 			(SELECT string_agg(column_of(t::regtype), ', ' ORDER BY o) FROM unnest(p.proargtypes) WITH ORDINALITY u(t, o))) AS call
 	FROM pg_aggregate a JOIN pg_proc p ON p.oid = a.aggfnoid
 	WHERE a.aggkind = 'n' AND NOT (p.proname ~ '^jsonb?_object_agg' OR p.proname = 'glue')
-		AND ('xml'::regtype <> ALL (p.proargtypes::regtype[]) OR server_has_xml());
+		AND ('xml'::regtype <> ALL (p.proargtypes::regtype[]) OR server_has_xml())
+		AND 'record'::regtype <> ALL (p.proargtypes::regtype[]);	-- no column has that type
 INSERT INTO calls (call) SELECT call FROM ordinary ORDER BY oid;
 INSERT INTO calls (call) SELECT call || ' FILTER (WHERE c_smallint % 4 > 1)' FROM ordinary ORDER BY oid;
 INSERT INTO calls (call) SELECT call || ' FILTER (WHERE false)' FROM ordinary ORDER BY oid;
@@ -107,6 +108,9 @@ INSERT INTO calls (call) SELECT format('%s(40, ''t5'') WITHIN GROUP (ORDER BY c_
 	FROM pg_aggregate a JOIN pg_proc p ON p.oid = a.aggfnoid, (VALUES (''), (' FILTER (WHERE c_boolean)')) f (filter)
 	WHERE a.aggkind = 'h' ORDER BY p.oid, filter;
 INSERT INTO calls (call) SELECT format('percentile_disc(k / 4.0) WITHIN GROUP (ORDER BY c_numeric)');
+-- 18 has min and max of rows
+INSERT INTO calls (call) SELECT format('%s(ROW(c_integer, c_text))::text', p.proname) FROM pg_proc p
+	WHERE p.prokind = 'a' AND p.proargtypes[0] = 'record'::regtype ORDER BY p.oid;
 -- what else an aggregate's argument list can be
 INSERT INTO calls (call) VALUES
 	('glue(c_text, c_character_varying)'), ('glue(VARIADIC ARRAY[c_text, NULL, c_character_varying])'),

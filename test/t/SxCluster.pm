@@ -65,7 +65,7 @@ sub run_quietly
 	return $? >> 8;
 }
 
-# new(name, conf => [lines], initdb => bool)
+# new(name, conf => [lines], initdb => bool, initdb_args => [options])
 sub new
 {
 	my ($class, $name, %args) = @_;
@@ -80,7 +80,7 @@ sub new
 	return $self if defined $args{initdb} && !$args{initdb};
 
 	run_quietly("$dir/initdb.log", "$self->{bin}/initdb", '-D', $self->{data}, '-U', 'postgres',
-		'-A', 'trust', '-E', 'UTF8', '--locale=C.UTF-8', '--no-sync') == 0
+		'-A', 'trust', '-E', 'UTF8', '--locale=C.UTF-8', '--no-sync', @{ $args{initdb_args} || [] }) == 0
 	  or die "initdb failed: " . slurp("$dir/initdb.log");
 	my $preload = $args{preload} // 'streamx';
 	$self->append_conf(
