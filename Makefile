@@ -56,8 +56,10 @@ $(OBJS): $(wildcard src/*/*.h) src/streamx.exports
 # Extensions that only tests load.
 .PHONY: test-modules
 test-modules:
-	$(MAKE) -C test/modules/streamx_state_test install \
-		PG_CONFIG='$(PG_CONFIG)' PG_CFLAGS='$(PG_CFLAGS)' SX_CPPFLAGS='$(SX_CPPFLAGS)'
+	for module in streamx_state_test streamx_memory_test; do \
+		$(MAKE) -C test/modules/$$module install \
+			PG_CONFIG='$(PG_CONFIG)' PG_CFLAGS='$(PG_CFLAGS)' SX_CPPFLAGS='$(SX_CPPFLAGS)' || exit 1; \
+	done
 installcheck: test-modules
 
 # CREATE STREAM is a library of its own; nothing else depends on it.

@@ -167,7 +167,7 @@ static const MemoryContextMethods checked_methods = {
 	.stats = checked_stats,
 };
 
-/* In place of the server's two makers of contexts; the sizes mean nothing here. */
+/* In place of the server's maker of contexts; the sizes mean nothing here. */
 static MemoryContext
 create_checked(MemoryContext parent, const char *name,
 			   Size minContextSize, Size initBlockSize, Size maxBlockSize)
@@ -184,22 +184,16 @@ create_checked(MemoryContext parent, const char *name,
 	return (MemoryContext) context;
 }
 
-static void
-replace(void *maker, const char *name)
-{
-	const char *refusal = sx_detour_install(maker, create_checked, name);
-
-	if (refusal != NULL)
-		elog(WARNING, "%s", refusal);
-	else
-		elog(LOG, "%s makes contexts whose chunks are checked", name);
-}
-
 void
 _PG_init(void)
 {
-	replace(AllocSetContextCreateInternal, "AllocSetContextCreateInternal");
-	replace(GenerationContextCreate, "GenerationContextCreate");
+	const char *refusal = sx_detour_install(AllocSetContextCreateInternal, create_checked,
+											"AllocSetContextCreateInternal");
+
+	if (refusal != NULL)
+		elog(WARNING, "chunks of memory contexts are not checked: %s", refusal);
+	else
+		elog(LOG, "chunks of memory contexts are checked");
 }
 
 #else
@@ -207,7 +201,7 @@ _PG_init(void)
 void
 _PG_init(void)
 {
-	elog(WARNING, "chunks can be checked in PostgreSQL 15 only");
+	elog(WARNING, "chunks of memory contexts are not checked: %s", "That is for PostgreSQL 15.");
 }
 
 #endif

@@ -1,0 +1,67 @@
+-- memory_setup.sql: what valgrind.sh lets a server do, first part: streams, queries,
+-- the first batches.  Every kind of state, sink and failure once; few rows.
+\set ON_ERROR_STOP 1
+SET client_min_messages = warning;
+SET jit = off;
+CREATE EXTENSION streamx;
+
+-- streams: the statements, the function, mistakes
+CREATE STREAM s (k int, t text, n numeric, ts timestamptz, WATERMARK FOR ts AS ts - INTERVAL '10 seconds');
+CREATE STREAM IF NOT EXISTS s (k int); CREATE STREAM "Odd name" (a int[], b jsonb DEFAULT '{}', CHECK (a[1] > 0));
+SELECT create_stream('copied', '(k int, n bigint)');
+ALTER STREAM "Odd name" ADD COLUMN c text DEFAULT 'new';
+\set ON_ERROR_STOP 0
+CREATE STREAM wrong (k int, WATERMARK FOR nothing AS nothing - INTERVAL '1 second');
+INSERT INTO "Odd name" VALUES ('{0}');
+SELECT create_query('wrong', 'SELECT k, rank() OVER () FROM s', sink => 'noop');
+\set ON_ERROR_STOP 1
+INSERT INTO "Odd name" VALUES ('{1,2}', '{"a": [1, "x"]}'), ('{3}', NULL);
+ALTER STREAM "Odd name" ALTER COLUMN c TYPE varchar(10);
+SELECT * FROM "Odd name";
+DROP STREAM "Odd name";
+
+-- what every query should come to: checked at the end
+CREATE TABLE wanted (name text, query text, result text);
+CREATE FUNCTION run(name text, query text, mode text, options jsonb DEFAULT '{}', batch text DEFAULT NULL)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM create_query(name, query, sink => name, output_mode => mode, options => options);
+	INSERT INTO wanted VALUES (name, coalesce(batch, query), name);
+END $$;
+
+-- 1 MB holds a part of these groups, so the rest is spilled and read again
+SELECT run('update_' || store, 'SELECT k, count(*) AS n, max(t) AS t, sum(n) AS s, array_agg(DISTINCT k % 3) AS a FROM s GROUP BY k', 'update',
+	jsonb_build_object('state_store', store, 'state_memory', '1MB', 'batch_rows', 2000)) FROM unnest('{rocksdb,table}'::text[]) store;
+SELECT run('append_' || store, $$SELECT tumble(ts, '1 minute') AS w, t, count(*) AS n, avg(n) AS a, string_agg(k::text, ',' ORDER BY k) AS ks FROM s GROUP BY w, t$$, 'append',
+	jsonb_build_object('state_store', store),
+	$$SELECT * FROM (SELECT tumble(ts, '1 minute') AS w, t, count(*) AS n, avg(n) AS a, string_agg(k::text, ',' ORDER BY k) AS ks FROM s GROUP BY w, t) a
+	  WHERE upper(w) <= (SELECT max(ts) - interval '10 seconds' FROM s)$$) FROM unnest('{rocksdb,table}'::text[]) store;
+SELECT run('complete', $$SELECT hop(ts, '1 minute', '30 seconds') AS w, min(t) AS t, percentile_disc(0.5) WITHIN GROUP (ORDER BY n) AS p FROM s WHERE k < 50 GROUP BY w HAVING count(*) > 1$$, 'complete');
+SELECT run('plain', $$SELECT s.k, s.t || b.name AS t FROM s JOIN (VALUES (1, 'one'), (2, 'two')) b(k, name) USING (k)
+	UNION ALL SELECT k, NULL FROM s WHERE k > 2990$$, 'append');
+SELECT create_query('stream', 'SELECT k, 1 AS n FROM s WHERE k < 100', sink => 'copied');
+SELECT create_query('dir', 'SELECT k, t FROM s WHERE k < 100', sink => 'directory', options => jsonb_build_object('directory', current_setting('memory.directory')));
+SELECT create_query('noop', 'SELECT DISTINCT_k FROM (SELECT k AS DISTINCT_k FROM s) x', sink => 'noop');
+CREATE TABLE seen (batch bigint, rows bigint);
+CREATE FUNCTION each(batch_id bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO seen SELECT batch_id, count(*) FROM batch;
+END $$;
+SELECT create_query('each', 'SELECT k, count(*) FROM s GROUP BY k', output_mode => 'update', foreach_batch => 'each(bigint)');
+SELECT create_query('bad', 'SELECT 1 / k AS one FROM s WHERE k < 5', sink => 'bad', options => '{"on_error": "quarantine"}');
+SELECT create_query('fails', 'SELECT 1 / k AS one FROM s WHERE k < 5', sink => 'fails');
+SELECT start_query(name) FROM streamx.queries;
+
+INSERT INTO s SELECT k, 'group ' || k % 7, k / 3.0, '2026-01-01 00:00Z'::timestamptz + k * interval '0.1 second' FROM generate_series(0, 2999) k;
+BEGIN;
+INSERT INTO s VALUES (1, 'rolled back', 1, '2026-01-01 00:06Z');
+SAVEPOINT a;
+INSERT INTO s VALUES (2, 'rolled back', 1, '2026-01-01 00:06Z');
+ROLLBACK TO a;
+ROLLBACK;
+COPY s FROM stdin;
+7	copied	1.5	2026-01-01 00:04Z
+8	copied	\N	2026-01-01 00:04:59Z
+9	\N	2.5	2026-01-01 00:05Z
+\.
+SELECT process_all_available(name) FROM streamx.queries WHERE name <> 'fails';
