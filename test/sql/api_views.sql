@@ -37,6 +37,7 @@ SELECT is((SELECT p -> 'eventTime' FROM p WHERE i = 1),
 SELECT is((SELECT p #>> '{eventTime,watermark}' FROM p ORDER BY i DESC LIMIT 1), '2026-01-15T10:05:00.000Z', 'the watermark that the batch used');
 SELECT is((SELECT p ->> 'name' FROM p WHERE i = 1), 'view_q', 'the name');
 SELECT is((SELECT p ->> 'id' FROM p WHERE i = 1), (SELECT incarnation::text FROM streamx.queries), 'the id');
+SELECT is((SELECT p ->> 'runId' FROM p ORDER BY i DESC LIMIT 1), (SELECT run_id::text FROM streamx.queries), 'the id of the run');
 SELECT matches((SELECT p ->> 'timestamp' FROM p WHERE i = 1), '^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$', 'the time of the trigger');
 SELECT is((SELECT sum((p ->> 'numInputRows')::int) FROM p), 5::bigint, 'every row is counted');
 SELECT is((SELECT sum((p #>> '{sink,numOutputRows}')::int) FROM p), 1::bigint, 'and every row of the result');

@@ -121,13 +121,21 @@ EXECUTE si_q(1);
 ALTER FOREIGN TABLE si_s ADD COLUMN late int;
 EXECUTE si_q(6001);
 
+-- an error while a session learns where the rows lie leaves nothing behind
+CREATE FOREIGN TABLE si_k (a int) SERVER streamx;
+SELECT throws_like($t$DO $do$ BEGIN
+	DELETE FROM streamx.stream WHERE stream = 'si_k'::regclass AND slot = 1;
+	COPY si_k FROM PROGRAM 'echo 1';
+END $do$ $t$, 'stream % has 2 heaps', 'a catalog that lacks a row');
+SELECT lives_ok('INSERT INTO si_k VALUES (1)', 'the next write looks anew');
+
 -- what streams refuse
 SELECT throws_like('UPDATE si_t SET a = 1', 'cannot update stream "si_t"', 'UPDATE');
 SELECT throws_like('DELETE FROM si_t', 'cannot delete from stream "si_t"', 'DELETE');
 SELECT throws_like('TRUNCATE si_t', 'cannot truncate stream "si_t"', 'TRUNCATE');
 SELECT throws_ok('MERGE INTO si_t USING si_log ON false WHEN NOT MATCHED THEN INSERT VALUES (1)', '0A000', NULL, 'MERGE');
 
-DROP FOREIGN TABLE si_s, si_t, si_c, si_g, si_l;
+DROP FOREIGN TABLE si_s, si_t, si_c, si_g, si_l, si_k;
 DROP TABLE si_p, si_log, si_big;
 DROP DOMAIN si_even;
 DROP SEQUENCE si_seq;
