@@ -81,6 +81,15 @@
 			(query)->targetList = (List *) flatten_group_exprs(NULL, query, (Node *) (query)->targetList); \
 			(query)->havingQual = flatten_group_exprs(NULL, query, (query)->havingQual); \
 			(query)->hasGroupRTE = false; \
+			for (int rti_ = 0; rti_ < list_length((query)->rtable); rti_++) \
+			{ \
+				RangeTblEntry *rte_ = list_nth((query)->rtable, rti_); \
+				if (rte_->rtekind == RTE_GROUP) \
+				{ \
+					rte_->rtekind = RTE_RESULT;	/* its expressions are uses of columns no more */ \
+					rte_->groupexprs = NIL; \
+				} \
+			} \
 		} \
 	} while (0)
 #else
