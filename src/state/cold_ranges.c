@@ -155,6 +155,8 @@ sx_cold_cuts(const SxColdRanges *cold, int64 watermark, int64 *low)
 static void
 save(SxColdRanges *cold, const SxColdRange *ranges, int n)
 {
+	if (n == 0)
+		return;					/* there may be no array yet */
 	if (cold->nsaved + n > cold->saved_allocated)
 	{
 		int			size = Max(cold->nsaved + n, 2 * cold->saved_allocated);
