@@ -1,5 +1,6 @@
 # engine_memory.pl
-#		A worker's memory is flat over 10,000 batches, whatever the sink.
+#		A worker's memory is flat over 10,000 batches, whatever the sink, and so is
+#		what the operating system gives it: libraries don't ask the server for memory.
 use strict;
 use warnings;
 
@@ -8,7 +9,7 @@ use lib dirname(__FILE__);
 use SxCluster;
 use Test::More;
 
-my $node = SxCluster->new('memory');
+my $node = SxCluster->new('memory', conf => ['temp_buffers = 1MB']);
 $node->start;
 my $out = "$node->{dir}/out";
 mkdir $out;
@@ -29,6 +30,11 @@ SELECT create_query('complete', 'SELECT k, count(*) AS n FROM s GROUP BY k', sin
 SELECT create_query('each', 'SELECT k, count(*) AS n FROM s GROUP BY k', output_mode => 'update', foreach_batch => 'each(bigint)');
 SELECT create_query('stream', 'SELECT k, 1 AS n FROM s', sink => 'copied');
 SELECT create_query('directory', 'SELECT k FROM s', sink => 'directory', options => '{"directory": "$out"}');
+-- more state than memory, so that parts go to the store and come back
+SELECT create_stream('wide', 'k int, t text');
+SELECT create_query('spilled_' || store, 'SELECT k, count(*) AS n, max(t) AS t FROM wide GROUP BY k', sink => 'noop', output_mode => 'update',
+	options => jsonb_build_object('state_store', store, 'state_memory', '1MB')) FROM unnest('{rocksdb,table}'::text[]) store;
+INSERT INTO wide SELECT k, 'some text' FROM generate_series(1, 30000) k;
 SELECT start_query(name) FROM streamx.queries;
 SQL
 my @queries = split /\n/, $node->sql('SELECT name FROM streamx.queries ORDER BY name');
@@ -42,6 +48,7 @@ DO \$\$
 BEGIN
 	FOR i IN $from .. $to LOOP
 		INSERT INTO s VALUES (i % 20, '2024-01-01Z'::timestamptz + i * interval '1 second');
+		INSERT INTO wide VALUES (i * 7919 % 30000, 'some text');
 		COMMIT;
 		PERFORM process_all_available(name, '60 s') FROM streamx.queries;
 		COMMIT;
@@ -74,16 +81,68 @@ sub memory
 	die "no memory contexts of $query in the log";
 }
 
+# Anonymous pages in kB and open files of every process of streamx, by name or kind.
+sub processes
+{
+	my %found;
+	for (split /\n/, $node->sql(q(SELECT pid, coalesce(name, backend_type) FROM pg_stat_activity
+		LEFT JOIN streamx.queries USING (pid) WHERE backend_type LIKE 'streamx%')))
+	{
+		my ($pid, $name) = split /\|/;
+		my ($anonymous) = SxCluster::slurp("/proc/$pid/status") =~ /^RssAnon:\s*(\d+)/m;
+		my @files = glob "/proc/$pid/fd/*";
+		$found{$name} = { anonymous => $anonymous, files => scalar @files };
+	}
+	return \%found;
+}
+
 run_rows(1, 500);
 my %before = map { $_ => memory($_) } @queries;
+my $old = processes();
 run_rows(501, 5500);
-for my $query (@queries)
+for my $query (grep { !/^spilled/ } @queries)
 {
 	my $growth = memory($query) - $before{$query};
 	cmp_ok($growth, '<', 65536, "$query: used memory grew by $growth bytes");
 }
+my $new = processes();
+is(join(',', sort keys %$new), join(',', sort keys %$old), 'the same processes');
+for my $name (sort keys %$new)
+{
+	my $growth = $new->{$name}{anonymous} - $old->{$name}{anonymous};
+	my $files = $new->{$name}{files} - $old->{$name}{files};
+	cmp_ok($growth, '<', 2048, "$name: the process grew by $growth kB");
+	cmp_ok($files, '<', 20, "$name: it has $files more open files");
+}
 cmp_ok($node->sql("SELECT batch_id FROM streamx.queries WHERE name = 'append'"), '>=', 10000, 'over 10,000 batches');
 is($node->sql("SELECT max(count) <= 201 FROM (SELECT count(*) FROM streamx.batch GROUP BY query) c"), 't', 'old batch records are deleted');
 is($node->sql('SELECT count(*) FROM streamx.intent'), 0, 'published intents too');
+
+# starting and stopping leaves nothing in the processes that stay, dropping nothing on disk
+sub stores { return grep { -d } glob "$node->{data}/streamx/*"; }
+
+$node->sql("SELECT stop_query('spilled_rocksdb')");
+$old = processes();
+for my $i (1 .. 30)
+{
+	$node->sql("SELECT start_query('spilled_rocksdb')");
+	$node->sql("INSERT INTO wide VALUES ($i, 'again'); SELECT process_all_available('spilled_rocksdb', '60 s')");
+	$node->sql("SELECT stop_query('spilled_rocksdb')");
+}
+$new = processes();
+for my $name ('streamx launcher', 'streamx scheduler')
+{
+	my $files = $new->{$name}{files} - $old->{$name}{files};
+	cmp_ok($files, '<', 5, "$name: $files more open files after 30 starts");
+	cmp_ok($new->{$name}{anonymous} - $old->{$name}{anonymous}, '<', 256, "$name: and no more memory");
+}
+cmp_ok(scalar(stores()), '>', 0, 'there are stores on disk');
+$node->sql("SELECT drop_query(name) FROM streamx.queries");
+for (1 .. 100)
+{
+	last unless stores();
+	select undef, undef, undef, 0.1;
+}
+is(join(' ', stores()), '', 'dropping the queries removes them');
 
 done_testing();
