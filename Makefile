@@ -22,7 +22,7 @@ ifneq ($(filter-out $(SCRIPTED),$(or $(MAKECMDGOALS),all)),)
 EXTENSION    = streamx
 EXTVERSION  := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" streamx.control)
 MODULE_big   = streamx
-ROOMS        = base row time registry monitor format state checkpoint source sink plan exec engine worker api
+ROOMS        = base row time registry monitor format kafka state checkpoint source sink plan exec engine worker api
 OBJS         = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c $(ROOMS:%=src/%/*.c)))) \
 	$(patsubst %.cc,%.o,$(sort $(wildcard $(ROOMS:%=src/%/*.cc)))) \
 	$(SYNTAX_SHARED)
@@ -30,10 +30,10 @@ OBJS         = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c $(ROOMS:%=src/%/*.c)
 SYNTAX_SHARED = $(addprefix src/syntax/,statement_scan.o rewrite.o stream_ddl.o table_like.o)
 DATA         = $(wildcard sql/streamx--*--*.sql)
 DATA_built   = sql/streamx--$(EXTVERSION).sql
-EXTRA_CLEAN  = results regression.diffs regression.out output_iso tmp_check tmp_check_iso
+EXTRA_CLEAN  = results regression.diffs regression.out output_iso tmp_check tmp_check_iso test/harness/kafkatool
 PG_CPPFLAGS  = -I$(CURDIR)/src $(SX_CPPFLAGS)
 PG_CXXFLAGS  = -std=c++17 -fPIC
-SHLIB_LINK   = -Wl,--version-script=$(CURDIR)/src/streamx.exports -lrocksdb -lzstd -lstdc++
+SHLIB_LINK   = -Wl,--version-script=$(CURDIR)/src/streamx.exports -lrocksdb -lzstd -lrdkafka -lpthread -lstdc++
 
 REGRESS        = $(sort $(notdir $(basename $(wildcard test/sql/*.sql))))
 REGRESS_OPTS   = --inputdir=test --load-extension=pgtap --load-extension=streamx
@@ -53,9 +53,13 @@ sql/streamx--$(EXTVERSION).sql: $(sort $(wildcard sql/install/*.sql)) sql/instal
 # and a stale object would be worse.
 $(OBJS): $(wildcard src/*/*.h) src/streamx.exports
 
+# Topics and records for tests, demo and bench.
+test/harness/kafkatool: test/harness/kafkatool.c
+	$(CC) -O2 -Wall -o $@.new $< -lrdkafka && mv $@.new $@
+
 # Extensions that only tests load.
 .PHONY: test-modules
-test-modules:
+test-modules: test/harness/kafkatool
 	for module in streamx_state_test streamx_memory_test; do \
 		$(MAKE) -C test/modules/$$module install \
 			PG_CONFIG='$(PG_CONFIG)' PG_CFLAGS='$(PG_CFLAGS)' SX_CPPFLAGS='$(SX_CPPFLAGS)' || exit 1; \
