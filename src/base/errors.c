@@ -28,6 +28,7 @@ sx_error_class(int sqlstate)
 		case ERRCODE_SX_NOT_STREAMABLE:
 		case ERRCODE_SX_SINK_MARK:
 		case ERRCODE_SX_DATA_LOST:
+		case ERRCODE_SX_FENCED:
 			return SX_ERROR_PERMANENT;
 	}
 	return SX_ERROR_DETERMINISTIC;

@@ -19,6 +19,7 @@
 #define ERRCODE_SX_NOT_STREAMABLE	MAKE_SQLSTATE('S','X','0','0','6')	/* clause that cannot run as a stream */
 #define ERRCODE_SX_QUERY_FAILED		MAKE_SQLSTATE('S','X','0','0','7')	/* wraps the error of a query, raised to waiters */
 #define ERRCODE_SX_SINK_MARK		MAKE_SQLSTATE('S','X','0','0','8')	/* sink ahead of, or unknown to, the checkpoint */
+#define ERRCODE_SX_FENCED			MAKE_SQLSTATE('S','X','0','0','9')	/* another server has taken over this query's sink */
 #define ERRCODE_SX_PROBE			MAKE_SQLSTATE('S','X','0','0','P')	/* never leaves a worker: a probe ended, its transaction is to be aborted */
 
 typedef enum SxErrorClass
