@@ -4,8 +4,7 @@
  *
  * The state of a query is durable in logged tables; its store directory
  * pgsql_tmp_<database>_<incarnation> is a cache that nothing removes when a
- * transaction, a server or a database ends at the wrong moment. Called before
- * any worker runs that could be making one.
+ * transaction, a server or a database ends at the wrong moment.
  */
 #include "postgres.h"
 
@@ -98,6 +97,25 @@ void
 sx_orphans_remove(Oid database, const List *incarnations)
 {
 	scan_directories(database, incarnations, NIL);
+}
+
+void
+sx_orphans_remove_vanished(Oid database, const List *before, const List *now)
+{
+	const char *base = base_directory();
+	ListCell   *lc;
+
+	foreach(lc, before)
+	{
+		char	   *incarnation = DatumGetCString(DirectFunctionCall1(uuid_out,
+																	  UUIDPGetDatum(lfirst(lc))));
+		char	   *name = psprintf(PREFIX "%u_%s", database, incarnation);
+		struct stat status;
+
+		if (!is_listed(incarnation, now) &&
+			stat(psprintf("%s/%s", base, name), &status) == 0)
+			remove_directory(base, name);
+	}
 }
 
 void

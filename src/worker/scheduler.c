@@ -55,6 +55,7 @@ typedef struct Scheduler
 	List	   *started;		/* of Started *, in TopMemoryContext */
 	int			no_room;		/* looks in a row without a free worker slot */
 	TimestampTz no_room_until;
+	List	   *incarnations;	/* of pg_uuid_t *: the queries of the last look, in TopMemoryContext */
 	TimestampTz rotated_at;
 	bool		clean_exit;
 } Scheduler;
@@ -426,6 +427,34 @@ next_look(void)
 	return wait;
 }
 
+/*
+ * Removes the stores of queries that were there at an earlier look. Only those:
+ * a worker that takes a new incarnation has its store before anyone sees its row.
+ */
+static void
+forget_dropped(const List *queries)
+{
+	MemoryContext oldcontext;
+	List	   *incarnations = NIL;
+	ListCell   *lc;
+
+	foreach(lc, queries)
+		incarnations = lappend(incarnations, &((SxQuery *) lfirst(lc))->incarnation);
+	sx_orphans_remove_vanished(MyDatabaseId, scheduler.incarnations, incarnations);
+
+	oldcontext = MemoryContextSwitchTo(TopMemoryContext);
+	list_free_deep(scheduler.incarnations);
+	scheduler.incarnations = NIL;
+	foreach(lc, incarnations)
+	{
+		pg_uuid_t  *incarnation = palloc(sizeof(pg_uuid_t));
+
+		*incarnation = *(const pg_uuid_t *) lfirst(lc);
+		scheduler.incarnations = lappend(scheduler.incarnations, incarnation);
+	}
+	MemoryContextSwitchTo(oldcontext);
+}
+
 /* Returns false when there is nothing left to look after. */
 static bool
 look(void)
@@ -439,6 +468,8 @@ look(void)
 	if (sx_extension_installed())
 		queries = sx_query_list();
 	left = clear_slots(queries);
+	if (left == 0)
+		forget_dropped(queries);
 	foreach(lc, queries)
 	{
 		const SxQuery *query = lfirst(lc);

@@ -39,11 +39,13 @@ extern void sx_worker_args(SxWorkerArgs *args);
 extern int64 sx_backoff_ms(int failures);
 
 /*
- * Removes store directories (worker/orphans.c) of the database's queries that
- * are not among the incarnations (List of pg_uuid_t *), or of databases that are
- * not in the list of OIDs. Errors are logged at most.
+ * Removes store directories (worker/orphans.c): of the database's queries that
+ * are not among the incarnations (List of pg_uuid_t *), while no worker runs that
+ * could be making one; of those that were there before and are no more; of
+ * databases that are not in the list of OIDs. Errors are logged at most.
  */
 extern void sx_orphans_remove(Oid database, const List *incarnations);
+extern void sx_orphans_remove_vanished(Oid database, const List *before, const List *now);
 extern void sx_orphans_remove_databases(const List *databases);
 
 /* Settings that every process of ours sets for itself. */

@@ -58,4 +58,18 @@ for my $file (grep { /\.sst$/ } files())
 $node->sql("SELECT start_query('q')");
 one_more_round('the data were damaged');
 
+# The scheduler stays for another query: it must not be the next one that cleans up.
+$node->sql("SELECT start_query('idle', 'SELECT k FROM s', sink => 'noop')");
+$node->sql("SELECT start_query('q')");
+$node->poll("SELECT count(*) = 2 FROM streamx.queries WHERE state = 'running'", 't');
+$node->sql("SELECT drop_query('q')");
+my @left;
+for (1 .. 100)
+{
+	@left = glob "$node->{data}/streamx/pgsql_tmp_*" or last;
+	select undef, undef, undef, 0.1;
+}
+is("@left", '', 'the store goes with its query while other queries run');
+is($node->sql("SELECT state FROM streamx.queries"), 'running', 'and they run on');
+
 done_testing();
