@@ -4,11 +4,13 @@
  *
  *	 for each chunk of rows:
  *		hash the keys; for each row and each window of it: late? drop : an update
+ *		(sliding windows are mostly kept as panes: a row is one update then, and
+ *		what follows differs, see aggregate_panes.c)
  *		find the groups of the updates in the batch's table
  *		for those new to the batch: fetch what was committed, decode it
  *		for each aggregate: advance it over the updates
  *	 at the end of the batch:
- *		encode and put every touched group
+ *		encode and put every touched group, but those that came now and go at once
  *		append:		emit groups with expiry <= evict, then expire them
  *		update:		emit every touched group, then expire
  *		complete:	emit all groups
@@ -31,40 +33,12 @@
 #include "utils/rangetypes.h"
 #include "utils/regproc.h"
 #include "utils/timestamp.h"
-#include "utils/typcache.h"
 
 #include "base/crash_point.h"
-#include "exec/aggregate_call.h"
-#include "exec/group_table.h"
-#include "exec/operator.h"
+#include "exec/aggregate.h"
 
 #define KEY_BUFFER		(1024 * 1024)	/* bytes of keys after which updates are applied */
 #define PREFETCH_GROUPS	32		/* put after so many were prefetched */
-#define WORTH_TELLING	1000	/* new groups from which the sink gets them apart */
-#define VALUES_OFFSET	MAXALIGN(sizeof(SxGroup))
-#define GROUP_VALUES(group)	((char *) (group) + VALUES_OFFSET)
-
-typedef struct Aggregate
-{
-	SxOperator	base;
-	SxGroupKey *key;
-	SxAggCalls *calls;
-	SxChunk    *chunk;
-	TypeCacheEntry *range_type; /* of a window made below */
-
-	/* per batch */
-	TimestampTz late;			/* SX_TIME_UNSET: nothing is */
-	SxGroupTable *table;
-	int64		nnew;			/* groups in it that no batch before had */
-	uint64		hashes[SX_CHUNK_ROWS];
-	int			nupdates;
-	SxUpdate	updates[SX_CHUNK_ROWS];
-	StringInfoData keys;		/* bytes of the updates' keys */
-	StringInfoData value;		/* being encoded */
-	Datum	   *row;			/* being emitted */
-	bool	   *row_nulls;
-	char	   *single_values;	/* of a group that is read and emitted */
-} Aggregate;
 
 static bool
 is_watermarked(const SxPlanOperator *plan, SxOutputMode mode)
@@ -94,9 +68,11 @@ need_columns(SxChunk *chunk, const SxPlanOperator *plan)
 static SxOperator *
 aggregate_open(const SxPlanOperator *plan)
 {
-	Aggregate  *agg = palloc0(sizeof(Aggregate));
+	SxAggregate *agg = palloc0(sizeof(SxAggregate));
 
 	agg->key = sx_group_key_make(plan);
+	if (plan->panes && !agg->key->bytewise)
+		elog(ERROR, "panes of keys that bytes do not decide");
 	agg->calls = sx_agg_calls_make(plan);
 	agg->chunk = sx_chunk_make(plan->input);
 	need_columns(agg->chunk, plan);
@@ -118,13 +94,19 @@ aggregate_state_operator(const SxPlanOperator *plan, SxStateOperator *result)
 static void
 aggregate_begin(SxOperator *op)
 {
-	Aggregate  *agg = (Aggregate *) op;
+	SxAggregate *agg = (SxAggregate *) op;
 
-	agg->late = is_watermarked(op->plan, op->mode) ? op->batch->late : SX_TIME_UNSET;
+	agg->late = SX_TIME_UNSET;
+	agg->evict = SX_TIME_UNSET;
+	if (is_watermarked(op->plan, op->mode))
+	{
+		agg->late = op->batch->late;
+		agg->evict = op->batch->evict;
+	}
 	sx_group_key_begin(agg->key);
 	sx_agg_calls_begin(agg->calls);
 	sx_chunk_begin(agg->chunk);
-	agg->table = sx_group_table_make(agg->key, VALUES_OFFSET + agg->calls->size);
+	agg->table = sx_group_table_make(agg->key, SX_VALUES_OFFSET + agg->calls->size);
 	agg->nnew = 0;
 	agg->nupdates = 0;
 	initStringInfo(&agg->keys);
@@ -135,13 +117,13 @@ aggregate_begin(SxOperator *op)
 }
 
 static void
-load_group(Aggregate *agg, SxGroup *group, const SxStateValue *value)
+load_group(SxAggregate *agg, SxGroup *group, const SxStateValue *value)
 {
 	group->is_new = value->bytes == NULL;
 	if (group->is_new)
 	{
 		agg->nnew++;
-		sx_agg_values_init(agg->calls, GROUP_VALUES(group));
+		sx_agg_values_init(agg->calls, SX_GROUP_VALUES(group));
 	}
 	else
 	{
@@ -157,16 +139,16 @@ load_group(Aggregate *agg, SxGroup *group, const SxStateValue *value)
 			group->key = first;
 			group->keylen = len;
 		}
-		sx_agg_values_decode(agg->calls, GROUP_VALUES(group), &in);
+		sx_agg_values_decode(agg->calls, SX_GROUP_VALUES(group), &in);
 	}
 }
 
 static SxStateKey
-state_key(const Aggregate *agg, const SxGroup *group)
+state_key(const SxAggregate *agg, const SxGroup *group)
 {
 	SxStateKey	key = {
 		.op = agg->base.plan->id,
-		.group = agg->base.plan->nkeys == 0 ? 0 : group->hash % SX_KEY_GROUPS,
+		.group = group->group,
 		.hash = group->hash,
 		.expiry = group->expiry,
 		.bytes = group->key,
@@ -178,7 +160,7 @@ state_key(const Aggregate *agg, const SxGroup *group)
 
 /* Fetches what was committed of the groups that this batch has not seen before. */
 static void
-load_groups(Aggregate *agg, uint32 first)
+load_groups(SxAggregate *agg, uint32 first)
 {
 	uint32		n = agg->table->ngroups - first;
 	SxStateKey	keys[SX_CHUNK_ROWS];
@@ -194,7 +176,7 @@ load_groups(Aggregate *agg, uint32 first)
 }
 
 static void
-apply_updates(Aggregate *agg)
+apply_updates(SxAggregate *agg)
 {
 	SxGroup    *groups[SX_CHUNK_ROWS];
 	char	   *values[SX_CHUNK_ROWS];
@@ -209,7 +191,7 @@ apply_updates(Aggregate *agg)
 	load_groups(agg, first);
 	for (int i = 0; i < n; i++)
 	{
-		values[i] = GROUP_VALUES(groups[i]);
+		values[i] = SX_GROUP_VALUES(groups[i]);
 		rows[i] = agg->updates[i].row;
 	}
 	sx_agg_values_advance(agg->calls, agg->chunk, n, rows, values);
@@ -218,9 +200,13 @@ apply_updates(Aggregate *agg)
 	SX_CRASH_POINT("operator");
 }
 
-/* A row, or its copy for one window, on its way to its group. */
+/*
+ * A row, or its copy for one window or pane that begins at start, on its way to
+ * its group. All panes of a key are in one key group, windows are spread.
+ */
 static void
-add_update(Aggregate *agg, int row, uint64 hash, int64 expiry, const TimestampTz *start)
+add_update(SxAggregate *agg, int row, uint64 hash, uint8 group, int64 expiry,
+		   const TimestampTz *start)
 {
 	SxUpdate   *update;
 
@@ -234,11 +220,12 @@ add_update(Aggregate *agg, int row, uint64 hash, int64 expiry, const TimestampTz
 	update->keylen = agg->keys.len - update->key;
 	update->row = row;
 	update->hash = hash;
+	update->group = group;
 	update->expiry = agg->base.plan->watermarked ? expiry : SX_STATE_NEVER;
 }
 
 static inline bool
-is_late(const Aggregate *agg, int64 expiry)
+is_late(const SxAggregate *agg, int64 expiry)
 {
 	/* unset is before every time, so it needs no test of its own */
 	return expiry <= agg->late;
@@ -246,7 +233,7 @@ is_late(const Aggregate *agg, int64 expiry)
 
 /* All windows that hold the row's time; each copy is judged alone. */
 static void
-update_windows(Aggregate *agg, int row, const SxChunkColumn *times)
+update_windows(SxAggregate *agg, int row, const SxChunkColumn *times)
 {
 	const SxPlanOperator *plan = agg->base.plan;
 	TimestampTz ts = DatumGetTimestampTz(times->values[row]);
@@ -269,7 +256,11 @@ update_windows(Aggregate *agg, int row, const SxChunkColumn *times)
 		if (is_late(agg, end))
 			late++;
 		else
-			add_update(agg, row, sx_group_key_hash_window(agg->hashes[row], start), end, &start);
+		{
+			uint64		hash = sx_group_key_hash_window(agg->hashes[row], start);
+
+			add_update(agg, row, hash, hash % SX_KEY_GROUPS, end, &start);
+		}
 	}
 	if (windows == 0)
 		agg->base.progress->rows_no_window++;
@@ -277,9 +268,37 @@ update_windows(Aggregate *agg, int row, const SxChunkColumn *times)
 		agg->base.progress->rows_late++;
 }
 
+/* The pane that holds the row's time; it goes with the last window that needs it. */
+static void
+update_pane(SxAggregate *agg, int row, const SxChunkColumn *times)
+{
+	const SxWindow *window = &agg->base.plan->window;
+	TimestampTz ts = DatumGetTimestampTz(times->values[row]);
+	TimestampTz last;
+	TimestampTz pane;
+	int64		end;
+
+	if (times->nulls[row] || TIMESTAMP_NOT_FINITE(ts))
+	{
+		agg->base.progress->rows_no_window++;
+		return;
+	}
+	last = sx_window_last_start(window, ts);
+	if (pg_add_s64_overflow(last, window->size, &end))
+		agg->base.progress->rows_no_window++;
+	else if (is_late(agg, end))
+		agg->base.progress->rows_late++;	/* for the last of its windows, so for all */
+	else
+	{
+		pane = sx_window_pane(window, last, ts);
+		add_update(agg, row, sx_group_key_hash_window(agg->hashes[row], pane),
+				   agg->hashes[row] % SX_KEY_GROUPS, end, &pane);
+	}
+}
+
 /* Expiry of a key made below; false: the row falls in no window. */
 static bool
-key_expiry(Aggregate *agg, int row, const SxChunkColumn *times, int64 *expiry)
+key_expiry(SxAggregate *agg, int row, const SxChunkColumn *times, int64 *expiry)
 {
 	const SxPlanOperator *plan = agg->base.plan;
 
@@ -310,7 +329,7 @@ key_expiry(Aggregate *agg, int row, const SxChunkColumn *times, int64 *expiry)
 }
 
 static void
-process_chunk(Aggregate *agg)
+process_chunk(SxAggregate *agg)
 {
 	const SxPlanOperator *plan = agg->base.plan;
 	const SxChunkColumn *times = plan->time_key >= 0 ?
@@ -323,7 +342,10 @@ process_chunk(Aggregate *agg)
 
 		if (plan->key_time == SX_KEY_TIME_WINDOW)
 		{
-			update_windows(agg, row, times);
+			if (plan->panes)
+				update_pane(agg, row, times);
+			else
+				update_windows(agg, row, times);
 			continue;
 		}
 		if (plan->key_time != SX_KEY_TIME_NONE && !key_expiry(agg, row, times, &expiry))
@@ -336,7 +358,7 @@ process_chunk(Aggregate *agg)
 			agg->base.progress->rows_late++;
 			continue;
 		}
-		add_update(agg, row, agg->hashes[row], expiry, NULL);
+		add_update(agg, row, agg->hashes[row], agg->hashes[row] % SX_KEY_GROUPS, expiry, NULL);
 	}
 	apply_updates(agg);
 	sx_chunk_clear(agg->chunk);
@@ -345,7 +367,7 @@ process_chunk(Aggregate *agg)
 static bool
 aggregate_receive(SxOperator *op, TupleTableSlot *slot)
 {
-	Aggregate  *agg = (Aggregate *) op;
+	SxAggregate *agg = (SxAggregate *) op;
 
 	sx_chunk_add(agg->chunk, slot);
 	if (agg->chunk->nrows == SX_CHUNK_ROWS)
@@ -354,7 +376,7 @@ aggregate_receive(SxOperator *op, TupleTableSlot *slot)
 }
 
 static void
-put_group(Aggregate *agg, SxGroup *group)
+put_group(SxAggregate *agg, SxGroup *group)
 {
 	SxStateKey	key = state_key(agg, group);
 
@@ -364,22 +386,27 @@ put_group(Aggregate *agg, SxGroup *group)
 		sx_varint_append(&agg->value, group->keylen);
 		appendBinaryStringInfo(&agg->value, group->key, group->keylen);
 	}
-	sx_agg_values_encode(agg->calls, GROUP_VALUES(group), &agg->value);
+	sx_agg_values_encode(agg->calls, SX_GROUP_VALUES(group), &agg->value);
 	sx_state_put(agg->base.state, &key, agg->value.data, agg->value.len);
-	agg->base.progress->rows_updated++;
+}
+
+void
+sx_aggregate_emit_row(SxAggregate *agg, char *values)
+{
+	int			nkeys = agg->base.plan->nkeys;
+
+	sx_agg_values_finish(agg->calls, values, agg->row + nkeys, agg->row_nulls + nkeys);
+	sx_operator_emit(&agg->base, agg->row, agg->row_nulls);
 }
 
 /* A row of the output; the values are used up. */
 static void
-emit(Aggregate *agg, const char *key, uint32 keylen, char *values)
+emit(SxAggregate *agg, const char *key, uint32 keylen, char *values)
 {
-	const SxPlanOperator *plan = agg->base.plan;
 	MemoryContext oldcontext = MemoryContextSwitchTo(agg->calls->single->ecxt_per_tuple_memory);
 
 	sx_group_key_decode(agg->key, key, keylen, agg->row, agg->row_nulls);
-	sx_agg_values_finish(agg->calls, values, agg->row + plan->nkeys,
-						 agg->row_nulls + plan->nkeys);
-	sx_operator_emit(&agg->base, agg->row, agg->row_nulls);
+	sx_aggregate_emit_row(agg, values);
 	MemoryContextSwitchTo(oldcontext);
 	ReScanExprContext(agg->calls->single);
 }
@@ -388,7 +415,7 @@ emit(Aggregate *agg, const char *key, uint32 keylen, char *values)
 static bool
 emit_stored(void *arg, const SxStateKey *key, const SxStateValue *value)
 {
-	Aggregate  *agg = arg;
+	SxAggregate *agg = arg;
 	SxReader	in = {value->bytes, value->bytes + value->len};
 	const char *bytes = key->bytes;
 	uint32		len = key->len;
@@ -407,7 +434,7 @@ emit_stored(void *arg, const SxStateKey *key, const SxStateValue *value)
 
 /* The one group of an aggregate without GROUP BY is there from the first batch on. */
 static void
-touch_only_group(Aggregate *agg)
+touch_only_group(SxAggregate *agg)
 {
 	SxUpdate	update = {.expiry = SX_STATE_NEVER};
 	SxGroup    *group;
@@ -418,21 +445,44 @@ touch_only_group(Aggregate *agg)
 	load_groups(agg, 0);
 }
 
+/* Has the processor fetch where the next groups will be put. */
 static void
-prefetch_groups(Aggregate *agg, uint32 first)
+prefetch_groups(SxAggregate *agg, uint32 first)
 {
 	SxStateKey	keys[PREFETCH_GROUPS];
-	int			n = Min(PREFETCH_GROUPS, agg->table->ngroups - first);
+	uint32		end = Min(first + PREFETCH_GROUPS, agg->table->ngroups);
+	int			n = 0;
 
-	for (int i = 0; i < n; i++)
-		keys[i] = state_key(agg, sx_group_table_get(agg->table, first + i));
+	for (uint32 i = first; i < end; i++)
+	{
+		const SxGroup *group = sx_group_table_get(agg->table, i);
+
+		if (!sx_aggregate_passes(agg, group))
+			keys[n++] = state_key(agg, group);
+	}
 	sx_state_prefetch(agg->base.state, n, keys);
 }
 
-static void
-put_and_emit_touched(Aggregate *agg)
+/* Of a touched group: update mode shows them all, append those that the state won't know of. */
+static inline bool
+shows(const SxAggregate *agg, const SxGroup *group)
 {
-	bool		update = agg->base.mode == SX_OUTPUT_UPDATE;
+	switch (agg->base.mode)
+	{
+		case SX_OUTPUT_UPDATE:
+			return true;
+		case SX_OUTPUT_APPEND:
+			return sx_aggregate_passes(agg, group);
+		case SX_OUTPUT_COMPLETE:
+			break;
+	}
+	return false;
+}
+
+int64
+sx_aggregate_put_touched(SxAggregate *agg, bool emits)
+{
+	int64		passed = 0;
 
 	for (uint32 i = 0; i < agg->table->ngroups; i++)
 	{
@@ -443,31 +493,42 @@ put_and_emit_touched(Aggregate *agg)
 			CHECK_FOR_INTERRUPTS();
 			prefetch_groups(agg, i);
 		}
-		put_group(agg, group);
-		if (!update)
+		if (sx_aggregate_passes(agg, group))
+			passed++;
+		else
+			put_group(agg, group);
+		if (!emits || !shows(agg, group))
 			continue;
-		agg->base.fresh = group->is_new && agg->nnew >= WORTH_TELLING;
-		emit(agg, group->key, group->keylen, GROUP_VALUES(group));
+		agg->base.fresh = agg->base.mode == SX_OUTPUT_UPDATE && group->is_new &&
+			agg->nnew >= SX_WORTH_TELLING;
+		emit(agg, group->key, group->keylen, SX_GROUP_VALUES(group));
 	}
+	return passed;
 }
 
 static void
 aggregate_finish(SxOperator *op)
 {
-	Aggregate  *agg = (Aggregate *) op;
-	TimestampTz evict = op->batch->evict;
-	bool		evicts = is_watermarked(op->plan, op->mode) && evict != SX_TIME_UNSET;
+	SxAggregate *agg = (SxAggregate *) op;
+	bool		evicts = agg->evict != SX_TIME_UNSET;
 
 	process_chunk(agg);
+	if (op->plan->panes)
+	{
+		sx_aggregate_finish_panes(agg);
+		sx_agg_calls_end(agg->calls);
+		return;
+	}
 	if (op->plan->nkeys == 0)
 		touch_only_group(agg);
-	put_and_emit_touched(agg);
+	op->progress->rows_updated += agg->table->ngroups;
+	op->progress->rows_removed += sx_aggregate_put_touched(agg, true);
 	if (op->mode == SX_OUTPUT_COMPLETE)
 		sx_state_scan(op->state, op->plan->id, SX_STATE_NEVER, emit_stored, agg);
 	else if (op->mode == SX_OUTPUT_APPEND && evicts)
-		sx_state_scan(op->state, op->plan->id, evict, emit_stored, agg);
+		sx_state_scan(op->state, op->plan->id, agg->evict, emit_stored, agg);
 	if (evicts)
-		op->progress->rows_removed += sx_state_expire(op->state, op->plan->id, evict);
+		op->progress->rows_removed += sx_state_expire(op->state, op->plan->id, agg->evict);
 	sx_agg_calls_end(agg->calls);
 }
 
@@ -509,8 +570,9 @@ aggregate_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines)
 	for (int i = 0; i < op->nkeys; i++)
 		lines = lappend(lines, psprintf("  key %s: %s%s", op->keys[i].name,
 										format_type_be(op->keys[i].type),
-										i == op->time_key && op->key_time == SX_KEY_TIME_WINDOW ?
-										" (assigned here)" : ""));
+										i != op->time_key || op->key_time != SX_KEY_TIME_WINDOW ? "" :
+										op->panes ? " (assigned here, kept as panes)" :
+										" (assigned here)"));
 	for (int i = 0; i < op->naggregates; i++)
 		lines = lappend(lines, psprintf("  value %s: %s",
 										format_procedure(op->aggregates[i].aggref->aggfnoid),

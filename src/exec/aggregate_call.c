@@ -37,6 +37,7 @@ sx_agg_calls_begin(SxAggCalls *calls)
 	calls->estate = CreateExecutorState();
 	calls->live = CreateExprContext(calls->estate);
 	calls->single = CreateExprContext(calls->estate);
+	calls->read = CreateExprContext(calls->estate);
 	calls->temporary = CreateExprContext(calls->estate);
 	aggstate->ss.ps.state = calls->estate;
 	aggstate->ss.ps.ps_ExprContext = calls->single;
@@ -69,7 +70,12 @@ sx_agg_calls_begin(SxAggCalls *calls)
 		{
 			look_up(call->serialfn_oid, call->serial_expr, &call->serialfn);
 			look_up(call->deserialfn_oid, call->deserial_expr, &call->deserialfn);
+		}
+		if (calls->combines || call->strategy == SX_AGG_SERIALIZE)
+		{
 			look_up(call->combinefn_oid, call->combine_expr, &call->combinefn);
+			InitFunctionCallInfoData(*call->combine_call, &call->combinefn, 2, collation,
+									 (Node *) aggstate, NULL);
 		}
 	}
 }
@@ -309,6 +315,7 @@ static void
 decode_serialized(SxAggCalls *calls, SxAggCall *call, SxAggValue *value, SxReader *in)
 {
 	LOCAL_FCINFO(fcinfo, 2);
+	FunctionCallInfo combine = call->combine_call;
 	uint64		len = sx_read_varint(in);
 	const char *bytes = sx_read_bytes(in, len);
 	MemoryContext oldcontext = MemoryContextSwitchTo(calls->temporary->ecxt_per_tuple_memory);
@@ -327,14 +334,13 @@ decode_serialized(SxAggCalls *calls, SxAggCall *call, SxAggValue *value, SxReade
 	internal = FunctionCallInvoke(fcinfo);
 	isnull = fcinfo->isnull;
 
-	InitFunctionCallInfoData(*fcinfo, &call->combinefn, 2, call->plan->aggref->inputcollid,
-							 (Node *) calls->aggstate, NULL);
-	fcinfo->args[0].value = (Datum) 0;
-	fcinfo->args[0].isnull = true;
-	fcinfo->args[1].value = internal;
-	fcinfo->args[1].isnull = isnull;
-	value->value = FunctionCallInvoke(fcinfo);
-	value->isnull = fcinfo->isnull;
+	combine->args[0].value = (Datum) 0;
+	combine->args[0].isnull = true;
+	combine->args[1].value = internal;
+	combine->args[1].isnull = isnull;
+	combine->isnull = false;
+	value->value = FunctionCallInvoke(combine);
+	value->isnull = combine->isnull;
 	MemoryContextSwitchTo(oldcontext);
 	MemoryContextReset(calls->temporary->ecxt_per_tuple_memory);
 }
@@ -505,6 +511,125 @@ sx_agg_values_decode(SxAggCalls *calls, char *values, SxReader *in)
 			decode_value(calls, i, (SxAggValue *) value,
 						 nulls != NULL && (nulls[i / 8] & bit),
 						 dead != NULL && (dead[i / 8] & bit), in);
+	}
+}
+
+/* A value of its own; combined with nothing, an internal one is copied. */
+static void
+copy_value(SxAggCalls *calls, SxAggCall *call, SxAggValue *into, const SxAggValue *from)
+{
+	*into = *from;
+	if (from->isnull)
+		return;
+	if (call->strategy == SX_AGG_SERIALIZE)
+	{
+		FunctionCallInfo fcinfo = call->combine_call;
+		MemoryContext oldcontext = MemoryContextSwitchTo(calls->temporary->ecxt_per_tuple_memory);
+
+		fcinfo->args[0].value = (Datum) 0;
+		fcinfo->args[0].isnull = true;
+		fcinfo->args[1].value = from->value;
+		fcinfo->args[1].isnull = false;
+		fcinfo->isnull = false;
+		into->value = FunctionCallInvoke(fcinfo);
+		into->isnull = fcinfo->isnull;
+		MemoryContextSwitchTo(oldcontext);
+		MemoryContextReset(calls->temporary->ecxt_per_tuple_memory);
+	}
+	else if (!call->transbyval)
+	{
+		MemoryContext oldcontext = MemoryContextSwitchTo(value_memory(calls));
+
+		into->value = datumCopy(from->value, false, call->translen);
+		MemoryContextSwitchTo(oldcontext);
+	}
+}
+
+/* As nodeAgg.c does it with partial results of workers. */
+static void
+combine_value(SxAggCalls *calls, SxAggCall *call, SxAggValue *into, const SxAggValue *from)
+{
+	FunctionCallInfo fcinfo = call->combine_call;
+	MemoryContext oldcontext;
+	Datum		new;
+
+	if (is_dead(call, (const char *) into))
+		return;					/* NULL for good, whatever the other rows are */
+	if (is_dead(call, (const char *) from))
+	{
+		*into = *from;
+		return;
+	}
+	if (call->combinefn.fn_strict)
+	{
+		if (from->isnull)
+			return;
+		if (into->isnull)
+		{
+			copy_value(calls, call, into, from);
+			return;
+		}
+	}
+	oldcontext = MemoryContextSwitchTo(calls->temporary->ecxt_per_tuple_memory);
+	fcinfo->args[0].value = into->value;
+	fcinfo->args[0].isnull = into->isnull;
+	fcinfo->args[1].value = MakeExpandedObjectReadOnly(from->value, from->isnull, call->translen);
+	fcinfo->args[1].isnull = from->isnull;
+	fcinfo->isnull = false;
+	new = FunctionCallInvoke(fcinfo);
+	if (call->transbyval)
+		into->value = new;
+	else if (DatumGetPointer(new) != DatumGetPointer(into->value))
+		keep_new_value(calls, call, into, new, fcinfo->isnull);
+	into->isnull = fcinfo->isnull;
+	into->started = into->started || from->started;
+	MemoryContextSwitchTo(oldcontext);
+	MemoryContextReset(calls->temporary->ecxt_per_tuple_memory);
+}
+
+void
+sx_agg_values_copy(SxAggCalls *calls, char *into, const char *from)
+{
+	for (int i = 0; i < calls->n; i++)
+	{
+		SxAggCall  *call = &calls->calls[i];
+		Size		at = call->offset;
+
+		if (call->native == SX_NATIVE_COUNT || call->native == SX_NATIVE_COUNT_ARGUMENT)
+			*(int64 *) (into + at) = *(const int64 *) (from + at);
+		else if (call->native != SX_NATIVE_NONE)
+			*(SxNativeSum *) (into + at) = *(const SxNativeSum *) (from + at);
+		else
+		{
+			set_current(calls, i, false);
+			copy_value(calls, call, (SxAggValue *) (into + at), (const SxAggValue *) (from + at));
+		}
+	}
+}
+
+void
+sx_agg_values_combine(SxAggCalls *calls, char *into, const char *from)
+{
+	for (int i = 0; i < calls->n; i++)
+	{
+		SxAggCall  *call = &calls->calls[i];
+		Size		at = call->offset;
+
+		if (call->native == SX_NATIVE_COUNT || call->native == SX_NATIVE_COUNT_ARGUMENT)
+			*(int64 *) (into + at) += *(const int64 *) (from + at);
+		else if (call->native != SX_NATIVE_NONE)
+		{
+			SxNativeSum *sum = (SxNativeSum *) (into + at);
+			const SxNativeSum *more = (const SxNativeSum *) (from + at);
+
+			sum->n += more->n;
+			sum->sum += more->sum;
+		}
+		else
+		{
+			set_current(calls, i, false);
+			combine_value(calls, call, (SxAggValue *) (into + at), (const SxAggValue *) (from + at));
+		}
 	}
 }
 

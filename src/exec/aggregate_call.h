@@ -116,6 +116,7 @@ typedef struct SxAggCall
 	FmgrInfo	deserialfn;
 	FunctionCallInfo trans_call;
 	FunctionCallInfo final_call;
+	FunctionCallInfo combine_call;
 } SxAggCall;
 
 typedef struct SxAggCalls
@@ -123,12 +124,14 @@ typedef struct SxAggCalls
 	int			n;
 	SxAggCall  *calls;
 	Size		size;			/* of the values of a group */
+	bool		combines;		/* values are combined: the operator keeps panes */
 
 	/* per batch */
 	AggState   *aggstate;
 	EState	   *estate;
 	ExprContext *live;			/* values of the groups that the batch touches */
 	ExprContext *single;		/* of one group that is read, finished and forgotten */
+	ExprContext *read;			/* of many that are read, combined and forgotten */
 	ExprContext *temporary;		/* reset for every call */
 	AggStatePerTransData *pertrans;
 	AggStatePerAggData *peragg;
@@ -141,7 +144,7 @@ extern SxAggCalls *sx_agg_calls_make(const SxPlanOperator *plan);
 extern void sx_agg_calls_begin(SxAggCalls *calls);
 extern void sx_agg_calls_end(SxAggCalls *calls);
 
-/* Where values made from now on live: calls->live or calls->single. */
+/* Where values made from now on live: calls->live, single or read. */
 extern void sx_agg_calls_use(SxAggCalls *calls, ExprContext *context);
 
 /* Sets the values of a new group. */
@@ -153,6 +156,13 @@ extern void sx_agg_values_advance(SxAggCalls *calls, const SxChunk *chunk, int n
 
 extern void sx_agg_values_encode(SxAggCalls *calls, const char *values, StringInfo out);
 extern void sx_agg_values_decode(SxAggCalls *calls, char *values, SxReader *in);
+
+/*
+ * Values of a part of a group's rows, and of another part: into becomes those of
+ * both. copy first, then combine; from stays as it is. Only with calls->combines.
+ */
+extern void sx_agg_values_copy(SxAggCalls *calls, char *into, const char *from);
+extern void sx_agg_values_combine(SxAggCalls *calls, char *into, const char *from);
 
 /*
  * The aggregates' results; the values can't be used any more. Results are valid

@@ -37,7 +37,7 @@ check_execute(Oid function, Oid role)
 
 /* As the executor does: the aggregate for the caller, its parts for its owner. */
 static void
-check_rights(const SxAggCall *call, Oid aggregate)
+check_rights(const SxAggCall *call, Oid aggregate, bool combines)
 {
 	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(aggregate));
 	Oid			owner;
@@ -53,9 +53,10 @@ check_rights(const SxAggCall *call, Oid aggregate)
 	InvokeFunctionExecuteHook(aggregate);
 	check_execute(call->transfn_oid, owner);
 	check_execute(call->finalfn_oid, owner);
+	if (combines || call->strategy == SX_AGG_SERIALIZE)
+		check_execute(call->combinefn_oid, owner);
 	if (call->strategy == SX_AGG_SERIALIZE)
 	{
-		check_execute(call->combinefn_oid, owner);
 		check_execute(call->serialfn_oid, owner);
 		check_execute(call->deserialfn_oid, owner);
 	}
@@ -99,7 +100,7 @@ find_native(const SxAggCall *call)
 }
 
 static void
-make_expressions(SxAggCall *call, Oid *argtypes, int nargs)
+make_expressions(SxAggCall *call, Oid *argtypes, int nargs, bool combines)
 {
 	Aggref	   *aggref = call->plan->aggref;
 
@@ -109,10 +110,12 @@ make_expressions(SxAggCall *call, Oid *argtypes, int nargs)
 	if (OidIsValid(call->finalfn_oid))
 		build_aggregate_finalfn_expr(argtypes, call->nfinal, call->transtype, aggref->aggtype,
 									 aggref->inputcollid, call->finalfn_oid, &call->final_expr);
-	if (call->strategy != SX_AGG_SERIALIZE)
-		return;
-	build_aggregate_serialfn_expr(call->serialfn_oid, &call->serial_expr);
-	build_aggregate_deserialfn_expr(call->deserialfn_oid, &call->deserial_expr);
+	if (call->strategy == SX_AGG_SERIALIZE)
+	{
+		build_aggregate_serialfn_expr(call->serialfn_oid, &call->serial_expr);
+		build_aggregate_deserialfn_expr(call->deserialfn_oid, &call->deserial_expr);
+	}
+	if (combines || call->strategy == SX_AGG_SERIALIZE)
 	{
 		Oid			two[2] = {call->transtype, call->transtype};
 
@@ -140,7 +143,7 @@ make_codecs(List *exprs)
 }
 
 static void
-make_call(SxAggCall *call, const SxPlanAggregate *plan)
+make_call(SxAggCall *call, const SxPlanAggregate *plan, bool combines)
 {
 	Aggref	   *aggref = plan->aggref;
 	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
@@ -172,8 +175,8 @@ make_call(SxAggCall *call, const SxPlanAggregate *plan)
 	read_initial_value(call, tuple);
 	ReleaseSysCache(tuple);
 
-	check_rights(call, aggref->aggfnoid);
-	make_expressions(call, argtypes, nargs);
+	check_rights(call, aggref->aggfnoid, combines);
+	make_expressions(call, argtypes, nargs, combines);
 	call->native = find_native(call);
 	if (call->strategy == SX_AGG_TRANSITION)
 		sx_datum_codec_make(&call->trans_codec, call->transtype);
@@ -181,6 +184,7 @@ make_call(SxAggCall *call, const SxPlanAggregate *plan)
 	call->direct_codecs = make_codecs(aggref->aggdirectargs);
 	call->trans_call = palloc0(SizeForFunctionCallInfo(Max(call->ntrans + 1, 2)));
 	call->final_call = palloc0(SizeForFunctionCallInfo(call->nfinal));
+	call->combine_call = palloc0(SizeForFunctionCallInfo(2));
 	if (call->strategy == SX_AGG_COLLECT)
 		sx_collected_prepare(call);
 }
@@ -202,6 +206,7 @@ sx_agg_calls_make(const SxPlanOperator *plan)
 	int			n = plan->naggregates;
 
 	calls->n = n;
+	calls->combines = plan->panes;
 	calls->calls = palloc0((n + 1) * sizeof(SxAggCall));
 	calls->pertrans = palloc0((n + 1) * sizeof(AggStatePerTransData));
 	calls->peragg = palloc0((n + 1) * sizeof(AggStatePerAggData));
@@ -209,7 +214,7 @@ sx_agg_calls_make(const SxPlanOperator *plan)
 	{
 		SxAggCall  *call = &calls->calls[i];
 
-		make_call(call, &plan->aggregates[i]);
+		make_call(call, &plan->aggregates[i], plan->panes);
 		call->offset = calls->size;
 		calls->size += MAXALIGN(value_size(call));
 		calls->pertrans[i].aggref = plan->aggregates[i].aggref;

@@ -231,6 +231,7 @@ run_operator(Run *run, int number, double rows)
 	op->out = NULL;
 	op->nout = 0;
 	op->fresh = false;
+	op->state_rows = -1;
 	op->pipe = pipe_to_result(run, number);
 	if (op->pipe != NULL)
 		run->piped_from = op;
@@ -240,7 +241,8 @@ run_operator(Run *run, int number, double rows)
 	if (must_run(run, planned))
 		sx_segment_run(stage->segment, run->env, rows, receive_operator, op);
 	op->routine->finish(op);
-	op->progress->rows_total = sx_state_rows(run->exec->state, op->plan->id);
+	op->progress->rows_total = op->state_rows >= 0 ? op->state_rows :
+		sx_state_rows(run->exec->state, op->plan->id);
 	error_context_stack = context.previous;
 
 	if (op->pipe != NULL)

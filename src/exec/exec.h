@@ -21,7 +21,7 @@ typedef struct SxExecBatch
 	int64		batch_id;
 	TimestampTz timestamp;		/* of the batch */
 	SxBatchSources *sources;	/* in the order of plan->sources; no rows in a no-data batch */
-	TimestampTz late;			/* watermark of batch N-1: filters late rows */
+	TimestampTz late;			/* watermark of batch N-1, its evict: filters late rows */
 	TimestampTz evict;			/* watermark of batch N: closes and evicts */
 
 	/* in and out: maxima of the watermark() calls, plan->watermarks[first_marker ...] */

@@ -62,7 +62,9 @@ sx_group_key_make(const SxPlanOperator *plan)
 		{
 			key->window = i;
 			key->window_size = plan->window.size;
+			key->window_slide = plan->window.slide;
 			key->window_type = plan->keys[i].type;
+			key->ranges = palloc0(SX_WINDOW_CACHE * sizeof(SxWindowRange));
 			continue;
 		}
 		make_column(column, &key->codecs[key->ncolumns], &plan->keys[i], i);
@@ -170,19 +172,32 @@ sx_group_key_encode(SxGroupKey *key, const SxChunk *chunk, int row, StringInfo o
 	}
 }
 
-static Datum
-window_range(SxGroupKey *key, TimestampTz start)
+/* Rows of one window come together, or a group's windows one after the other. */
+Datum
+sx_group_key_window(SxGroupKey *key, TimestampTz start)
 {
-	TypeCacheEntry *type = lookup_type_cache(key->window_type, TYPECACHE_RANGE_INFO);
-	RangeBound	lower = {TimestampTzGetDatum(start), false, true, true};
-	RangeBound	upper = {TimestampTzGetDatum(start + key->window_size), false, false, false};
+	SxWindowRange *cached = &key->ranges[(start / key->window_slide) & (SX_WINDOW_CACHE - 1)];
 
-	return RangeTypePGetDatum(sx_make_range(type, &lower, &upper));
+	if (!cached->made || cached->start != start)
+	{
+		TypeCacheEntry *type = lookup_type_cache(key->window_type, TYPECACHE_RANGE_INFO);
+		RangeBound	lower = {TimestampTzGetDatum(start), false, true, true};
+		RangeBound	upper = {TimestampTzGetDatum(start + key->window_size), false, false, false};
+		RangeType  *range = sx_make_range(type, &lower, &upper);
+
+		if (VARSIZE(range) > sizeof(cached->range))
+			elog(ERROR, "window of %u bytes", VARSIZE(range));
+		memcpy(cached->range, range, VARSIZE(range));
+		pfree(range);
+		cached->start = start;
+		cached->made = true;
+	}
+	return PointerGetDatum(cached->range);
 }
 
 void
-sx_group_key_decode(SxGroupKey *key, const char *bytes, uint32 len,
-					Datum *values, bool *nulls)
+sx_group_key_decode_columns(SxGroupKey *key, const char *bytes, uint32 len,
+							Datum *values, bool *nulls)
 {
 	SxReader	in = {bytes, bytes + len};
 	const char *bitmap = sx_read_bytes(&in, (key->ncolumns + 7) / 8);
@@ -194,13 +209,19 @@ sx_group_key_decode(SxGroupKey *key, const char *bytes, uint32 len,
 		nulls[output] = (bitmap[i / 8] & (1 << (i % 8))) != 0;
 		values[output] = nulls[output] ? (Datum) 0 : sx_datum_decode(&key->codecs[i], &in);
 	}
+}
+
+void
+sx_group_key_decode(SxGroupKey *key, const char *bytes, uint32 len,
+					Datum *values, bool *nulls)
+{
+	sx_group_key_decode_columns(key, bytes, len, values, nulls);
 	if (key->window >= 0)
 	{
-		TimestampTz start;
-
-		memcpy(&start, sx_read_bytes(&in, SX_WINDOW_BYTES), SX_WINDOW_BYTES);
+		if (len < SX_WINDOW_BYTES)
+			sx_reader_short();
 		nulls[key->window] = false;
-		values[key->window] = window_range(key, start);
+		values[key->window] = sx_group_key_window(key, sx_group_key_start(bytes, len));
 	}
 }
 

@@ -106,6 +106,7 @@ make_group(SxGroupTable *table, const SxUpdate *update, const char *key)
 	group = sx_group_table_get(table, number);
 	group->hash = update->hash;
 	group->expiry = update->expiry;
+	group->group = update->group;
 	group->key = keep_key(table, key, update->keylen);
 	group->keylen = update->keylen;
 	return group;

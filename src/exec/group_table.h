@@ -16,6 +16,7 @@ typedef struct SxGroup
 	int64		expiry;
 	const char *key;
 	uint32		keylen;
+	uint8		group;			/* its key group */
 	bool		is_new;			/* no batch before had it */
 } SxGroup;
 
@@ -26,6 +27,7 @@ typedef struct SxUpdate
 	int64		expiry;
 	uint32		key;			/* offset of its bytes in the buffer of the round */
 	uint32		keylen;
+	uint8		group;
 	int			row;			/* of the chunk */
 } SxUpdate;
 

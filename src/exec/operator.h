@@ -32,6 +32,7 @@ typedef struct SxOperator
 	Tuplestorestate *out;		/* rows of plan->output */
 	int64		nout;
 	bool		fresh;			/* what it emits belongs to groups that no batch before had */
+	int64		state_rows;		/* set by finish; -1: each entry of the state is one */
 } SxOperator;
 
 typedef struct SxOperatorRoutine

@@ -36,6 +36,7 @@
 #include "base/errors.h"
 #include "plan/cut.h"
 #include "plan/function_kind.h"
+#include "row/datum_codec.h"
 
 typedef struct AggregateCut
 {
@@ -294,9 +295,28 @@ find_time_key(AggregateCut *ac)
 	}
 }
 
+/*
+ * Sliding windows are kept as panes where a window's result can be combined from
+ * them, and where equal keys are equal bytes: else the key that stands for a
+ * group would be that of its oldest pane, not that of its first row.
+ */
+static bool
+can_keep_panes(const SxPlanOperator *op)
+{
+	if (op->key_time != SX_KEY_TIME_WINDOW || op->window.slide == op->window.size)
+		return false;
+	for (int i = 0; i < op->nkeys; i++)
+		if (i != op->time_key && !sx_type_is_bytewise(op->keys[i].type, op->keys[i].collation))
+			return false;
+	for (int i = 0; i < op->naggregates; i++)
+		if (!op->aggregates[i].combines)
+			return false;
+	return true;
+}
+
 /* Also sets aggtranstype, which the planner would do for an ordinary Agg node. */
 static SxAggStrategy
-aggregate_strategy(Aggref *aggref)
+aggregate_strategy(Aggref *aggref, bool *combines)
 {
 	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
 	Form_pg_aggregate form;
@@ -321,6 +341,7 @@ aggregate_strategy(Aggref *aggref)
 	else
 		strategy = SX_AGG_COLLECT;	/* array_agg and string_agg have no serial
 									 * functions before 16: one layout for all */
+	*combines = strategy != SX_AGG_COLLECT && OidIsValid(form->aggcombinefn);
 	ReleaseSysCache(tuple);
 	return strategy;
 }
@@ -339,7 +360,7 @@ add_aggregate(AggregateCut *ac, Aggref *aggref)
 	agg = &op->aggregates[op->naggregates++];
 	memset(agg, 0, sizeof(*agg));
 	agg->aggref = copyObject(aggref);
-	agg->strategy = aggregate_strategy(agg->aggref);
+	agg->strategy = aggregate_strategy(agg->aggref, &agg->combines);
 	agg->ninputs = list_length(aggref->args);
 	agg->inputs = palloc0(sizeof(AttrNumber) * (agg->ninputs + 1));
 	foreach(cell, agg->aggref->args)
@@ -597,6 +618,7 @@ sx_cut_aggregate(SxCut *cut, Query *query)
 	ungrouped_walker((Node *) query->targetList, &replace);
 	ungrouped_walker(query->havingQual, &replace);
 	find_time_key(&ac);
+	ac.op->panes = can_keep_panes(ac.op);
 	check_mode(&ac);
 	ac.below->hasTargetSRFs = expression_returns_set((Node *) ac.below->targetList);
 	ac.below->hasSubLinks = checkExprHasSubLink((Node *) ac.below);

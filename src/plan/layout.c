@@ -11,7 +11,12 @@
  *	 aggregate 1 count() transition bigint
  *
  * Names of columns, filters and window sizes are not part of it: they may change
- * (operations 6). An unknown version never fits.
+ * (operations 6). But panes are pieces of certain windows, so where they are kept
+ * size, slide and offset follow, in microseconds:
+ *
+ *	 key 1 tstzrange window panes 10000000 2000000 0
+ *
+ * An unknown version never fits.
  */
 #include "postgres.h"
 
@@ -39,6 +44,9 @@ print_key(StringInfo text, SxPlanOperator *op, int index)
 	}
 	if (index == op->time_key)
 		appendStringInfoString(text, op->key_time == SX_KEY_TIME_RAW ? " time" : " window");
+	if (index == op->time_key && op->panes)
+		appendStringInfo(text, " panes " INT64_FORMAT " " INT64_FORMAT " " INT64_FORMAT,
+						 op->window.size, op->window.slide, op->window.offset);
 	if (index == op->time_key && !op->watermarked)
 		appendStringInfoString(text, " unbounded");
 	appendStringInfoChar(text, '\n');

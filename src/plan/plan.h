@@ -60,6 +60,7 @@ typedef struct SxPlanAggregate
 {
 	Aggref	   *aggref;			/* argument expressions are Vars over the input row (varno OUTER_VAR) */
 	SxAggStrategy strategy;
+	bool		combines;		/* two states make one by its combine function */
 	int			ninputs;		/* direct and ordinary arguments and ORDER BY columns, in aggref->args order */
 	AttrNumber *inputs;			/* columns of the segment's row for aggref->args */
 	int			ndirect;
@@ -81,6 +82,7 @@ typedef struct SxPlanOperator
 	int			time_key;		/* index of the key with event time, or -1 */
 	SxKeyTime	key_time;
 	SxWindow	window;			/* SX_KEY_TIME_WINDOW */
+	bool		panes;			/* the state holds panes, windows are combined from them */
 	bool		watermarked;	/* the time key has a watermark: late rows drop, groups expire.
 								 * False in complete mode: windows, but never late nor evicted;
 								 * then every expiry is SX_STATE_NEVER */

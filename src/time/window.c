@@ -62,16 +62,32 @@ sx_window_make(SxWindow *window, const Interval *size, const Interval *slide,
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("window offset must be smaller than the window slide")));
+	/* reduced, so that no time overflows */
+	window->shift = (EPOCH_SHIFT - window->offset) % window->slide;
+	if (window->shift < 0)
+		window->shift += window->slide;
+	window->rest = window->size % window->slide;
 }
 
 TimestampTz
 sx_window_last_start(const SxWindow *window, TimestampTz ts)
 {
-	/* the shift is reduced first, so that no time overflows */
-	int64		shift = (EPOCH_SHIFT - window->offset) % window->slide;
-	int64		rest = (ts % window->slide + shift) % window->slide;
+	int64		past = ts % window->slide + window->shift;
 
-	return ts - (rest < 0 ? rest + window->slide : rest);
+	if (past < 0)
+		past += window->slide;
+	else if (past >= window->slide)
+		past -= window->slide;
+	return ts - past;
+}
+
+TimestampTz
+sx_window_first_start(const SxWindow *window, TimestampTz ts)
+{
+	TimestampTz last = sx_window_last_start(window, ts);
+
+	/* the windows before it that hold ts as well */
+	return last - (window->size - (ts - last) - 1) / window->slide * window->slide;
 }
 
 int

@@ -30,6 +30,9 @@ CREATE TABLE queries AS
 	UNION ALL	-- the window is also used below, so it is made there
 	SELECT name || '_below', format('SELECT w AS start, k, count(*) AS n, min(upper(w)) AS stop, max(v) AS v
 		FROM (SELECT %s AS w, k, v FROM events) e WHERE NOT isempty(w) GROUP BY w, k', call) FROM windows WHERE name <> 'w_many'
+	UNION ALL	-- kept as panes where the windows slide
+	SELECT name || '_panes', format('SELECT lower(w) AS start, upper(w) AS stop, k, count(*) AS n, sum(v) AS v, avg(v::bigint) AS a, max(ts) AS last
+		FROM (SELECT %s AS w, k, v, ts FROM events) e GROUP BY w, k', call) FROM windows WHERE call LIKE 'hop%'
 	UNION ALL VALUES
 	('w_time', 'SELECT ts, count(*) AS n FROM events GROUP BY ts'),
 	('w_key', $$SELECT tumble(ts, '10 seconds') AS start, k % 2 AS odd, count(v) AS n FROM events GROUP BY 1, 2$$);
@@ -54,6 +57,12 @@ BEGIN
 END $$;
 SELECT is_empty(format('SELECT * FROM difference(%L)', name), name || ' is what its batch query answers')
 	FROM queries ORDER BY name;
+SELECT results_eq($$SELECT name FROM queries q WHERE EXISTS (SELECT FROM explain_query(q.name) line WHERE line LIKE '%kept as panes%') ORDER BY name COLLATE "C"$$,
+	$$VALUES ('w_hop_panes'), ('w_many_panes'), ('w_uneven_panes')$$, 'sliding windows are panes where aggregates combine');
+SELECT results_eq($$SELECT (last_progress('w_uneven_panes') -> 'stateOperators' -> 0 ->> 'numRowsTotal')::bigint$$,
+	'SELECT count(*) FROM w_uneven_panes', 'panes are shown as the windows by key that they make up');
+SELECT throws_ok(format('SELECT alter_query(%L, query => %L)', name, replace(query, '10 seconds', '20 seconds')), 'SX001', NULL,
+	'other windows don''t fit the panes that are there') FROM queries WHERE name = 'w_uneven_panes';
 
 -- before 1970, and what is late
 SELECT create_query('w_late', $$SELECT extract(epoch FROM lower(w))::float8 AS start, count(*) AS n

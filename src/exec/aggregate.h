@@ -1,0 +1,63 @@
+/*
+ * aggregate.h
+ *		The aggregate operator, for the files that make it up: aggregate.c
+ *		(everything but) aggregate_panes.c (the end of a batch, where the state
+ *		holds panes of sliding windows).
+ */
+#ifndef SX_EXEC_AGGREGATE_H
+#define SX_EXEC_AGGREGATE_H
+
+#include "utils/typcache.h"
+
+#include "exec/aggregate_call.h"
+#include "exec/group_table.h"
+#include "exec/operator.h"
+
+#define SX_WORTH_TELLING	1000	/* new groups from which the sink gets them apart */
+
+typedef struct SxAggregate
+{
+	SxOperator	base;
+	SxGroupKey *key;
+	SxAggCalls *calls;
+	SxChunk    *chunk;
+	TypeCacheEntry *range_type; /* of a window made below */
+
+	/* per batch */
+	TimestampTz late;			/* SX_TIME_UNSET: nothing is */
+	TimestampTz evict;			/* SX_TIME_UNSET: nothing goes */
+	SxGroupTable *table;
+	int64		nnew;			/* groups in it that no batch before had */
+	uint64		hashes[SX_CHUNK_ROWS];
+	int			nupdates;
+	SxUpdate	updates[SX_CHUNK_ROWS];
+	StringInfoData keys;		/* bytes of the updates' keys */
+	StringInfoData value;		/* being encoded */
+	Datum	   *row;			/* being emitted */
+	bool	   *row_nulls;
+	char	   *single_values;	/* of a group that is read and emitted */
+} SxAggregate;
+
+#define SX_VALUES_OFFSET	MAXALIGN(sizeof(SxGroup))
+#define SX_GROUP_VALUES(group)	((char *) (group) + SX_VALUES_OFFSET)
+
+/* It came in this batch and would go with it: the state need not know. */
+static inline bool
+sx_aggregate_passes(const SxAggregate *agg, const SxGroup *group)
+{
+	return group->is_new && group->expiry <= agg->evict;
+}
+
+/*
+ * Puts the touched groups into the state, but those that only pass; returns how
+ * many these are. emits: and shows those that the mode wants to see.
+ */
+extern int64 sx_aggregate_put_touched(SxAggregate *agg, bool emits);
+
+/* Emits agg->row, whose keys are set, with the results of values, which are used up. */
+extern void sx_aggregate_emit_row(SxAggregate *agg, char *values);
+
+/* All of finish. */
+extern void sx_aggregate_finish_panes(SxAggregate *agg);
+
+#endif
