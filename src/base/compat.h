@@ -131,6 +131,15 @@
 	ExecCheckRTPerms((query)->rtable, (report))
 #endif
 
+/* 16: only summarizing indexes can be asked for. */
+#if PG_VERSION_NUM >= 160000
+#define sx_insert_index_tuples(info, slot, estate) \
+	ExecInsertIndexTuples((info), (slot), (estate), false, false, NULL, NIL, false)
+#else
+#define sx_insert_index_tuples(info, slot, estate) \
+	ExecInsertIndexTuples((info), (slot), (estate), false, false, NULL, NIL)
+#endif
+
 /* 18: ExecutorRun() lost execute_once. */
 #if PG_VERSION_NUM >= 180000
 #define sx_executor_run(desc) \

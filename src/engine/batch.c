@@ -226,6 +226,7 @@ run_plan(SxEngine *engine, SxBatch *batch)
 
 	batch->result.batch_id = batch->id;
 	batch->result.desc = engine->plan->result;
+	batch->result.discard = engine->sink != NULL && engine->sink->discards;
 	batch->result.split_fresh = engine->sink != NULL && engine->sink->takes_fresh;
 	sx_exec_run(engine->exec, &run, &batch->result);
 	for (int i = 0; i < engine->nsources; i++)

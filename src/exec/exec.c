@@ -21,6 +21,9 @@
 
 #define FIRST_GUESS		10000	/* rows of the first batch, for the planner */
 
+/* Kilobytes of a result before it goes to a file: a batch of the usual size stays in memory. */
+#define RESULT_MEMORY	65536
+
 typedef struct Stage
 {
 	SxSegment  *segment;
@@ -168,6 +171,8 @@ receive_result(void *arg, TupleTableSlot *slot)
 	if (run->gone != NULL)
 		sx_gone_see(run->gone, slot);
 	result->nrows++;
+	if (result->discard)
+		return true;
 	if (result->fresh != NULL && run->piped_from != NULL && run->piped_from->fresh)
 	{
 		tuplestore_puttupleslot(result->fresh, slot);
@@ -262,9 +267,10 @@ begin_result(Run *run)
 
 	result->batch_id = run->batch->batch_id;
 	result->desc = run->exec->plan->result;
-	result->rows = tuplestore_begin_heap(false, false, work_mem);
+	result->rows = tuplestore_begin_heap(false, false, Max(work_mem, RESULT_MEMORY));
 	result->nrows = 0;
-	result->fresh = result->split_fresh ? tuplestore_begin_heap(false, false, work_mem) : NULL;
+	result->fresh = result->split_fresh ?
+		tuplestore_begin_heap(false, false, Max(work_mem, RESULT_MEMORY)) : NULL;
 	result->nfresh = 0;
 	result->gone = NULL;
 	result->gone_desc = NULL;

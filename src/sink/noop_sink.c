@@ -20,6 +20,7 @@ noop_open(const SxSinkConfig *config)
 
 	sink->routine = &sx_noop_sink;
 	sink->description = "noop";
+	sink->discards = true;
 	return sink;
 }
 

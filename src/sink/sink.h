@@ -24,6 +24,7 @@ typedef struct SxSink
 	const struct SxSinkRoutine *routine;
 	const char *description;	/* for progress */
 	bool		takes_fresh;	/* write() wants SxResult.fresh; may change from batch to batch */
+	bool		discards;		/* write() looks at no row: SxResult.rows stays empty */
 } SxSink;
 
 typedef struct SxSinkConfig
@@ -50,6 +51,8 @@ typedef struct SxResult
 	TupleDesc	desc;
 	Tuplestorestate *rows;
 	int64		nrows;			/* those in fresh counted in */
+
+	bool		discard;		/* in: rows are only counted */
 
 	/*
 	 * Update mode, if the sink asked for it: rows of groups that no batch before

@@ -14,6 +14,7 @@
 
 #include "sink/rows_relation.h"
 #include "sink/sinks.h"
+#include "sink/table_append.h"
 #include "sink/table_statements.h"
 
 typedef struct TableSink
@@ -270,6 +271,38 @@ write_fresh(TableSink *self)
 	sx_statement_run(&self->upsert_fresh);
 }
 
+/* Without a statement, where an INSERT would do no more than add the rows. */
+static bool
+append_rows(TableSink *self, Relation rel, const SxResult *result)
+{
+	AttrNumber *columns;
+	bool		possible;
+
+	if (self->strategy != SX_TABLE_ADD)
+		return false;
+	columns = palloc(sizeof(AttrNumber) * Max(result->desc->natts, 1));
+	possible = sx_table_append_possible(rel, result->desc, columns);
+	if (possible)
+		sx_table_append(rel, result->desc, columns, result->rows);
+	pfree(columns);
+	return possible;
+}
+
+static void
+run_statements(TableSink *self, const SxResult *result)
+{
+	sx_sink_connect(result);
+	if (self->strategy == SX_TABLE_UPSERT)
+		delete_gone(self, result);
+	if (self->delete_vanished.sql != NULL)
+		sx_statement_run(&self->delete_vanished);
+	if (result->nfresh > 0)
+		write_fresh(self);
+	if (result->nrows > result->nfresh)
+		sx_statement_run(&self->insert);
+	sx_sink_disconnect();
+}
+
 static void
 table_write(SxSink *sink, const SxResult *result)
 {
@@ -285,16 +318,8 @@ table_write(SxSink *sink, const SxResult *result)
 
 	PG_TRY();
 	{
-		sx_sink_connect(result);
-		if (self->strategy == SX_TABLE_UPSERT)
-			delete_gone(self, result);
-		if (self->delete_vanished.sql != NULL)
-			sx_statement_run(&self->delete_vanished);
-		if (result->nfresh > 0)
-			write_fresh(self);
-		if (result->nrows > result->nfresh)
-			sx_statement_run(&self->insert);
-		sx_sink_disconnect();
+		if (!append_rows(self, rel, result))
+			run_statements(self, result);
 	}
 	PG_CATCH();
 	{
