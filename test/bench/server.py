@@ -52,6 +52,26 @@ def children(pid):
     return [int(d) for d in os.listdir("/proc") if d.isdigit() and (_stat(d) or (0,))[0] == pid]
 
 
+def descendants(pid):
+    """The process and all below it."""
+    below = {}
+    for d in os.listdir("/proc"):
+        if d.isdigit():
+            stat = _stat(d)
+            if stat:
+                below.setdefault(stat[0], []).append(int(d))
+    found, todo = [], [pid]
+    while todo:
+        found.append(todo.pop())
+        todo += below.get(found[-1], [])
+    return found
+
+
+def cpu_below(pid):
+    """CPU seconds of the process and all below it, those that ended included."""
+    return sum(sum(stat[1]) for stat in map(_stat, descendants(pid)) if stat) / TICKS
+
+
 def title(pid):
     try:
         with open(f"/proc/{pid}/cmdline") as f:
@@ -112,12 +132,21 @@ def memory_of(pid):
     return (int(private[1]) >> 10 if private else 0, int(highest[1]) >> 10 if highest else 0)
 
 
+def resident_mb(pid):
+    """Private memory and mapped files, without shared buffers."""
+    try:
+        with open(f"/proc/{pid}/status") as f:
+            return sum(int(kb) for kb in re.findall(r"Rss(?:Anon|File):\s+(\d+)", f.read())) >> 10
+    except OSError:
+        return 0
+
+
 class WorkerMemory(threading.Thread):
-    """Largest RssAnon and VmHWM of any query worker, sampled at 10 Hz."""
+    """Largest RssAnon, VmHWM and resident_mb of any query worker, sampled at 10 Hz."""
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.private = self.highest = 0
+        self.private = self.highest = self.resident = 0
         self.on = True
         self.start()
 
@@ -131,6 +160,7 @@ class WorkerMemory(threading.Thread):
                 private, highest = memory_of(pid)
                 self.private = max(self.private, private)
                 self.highest = max(self.highest, highest)
+                self.resident = max(self.resident, resident_mb(pid))
             time.sleep(0.1)
 
     def stop(self):
@@ -181,8 +211,9 @@ def gone(pid):
 
 def start():
     """Starts the server again; returns at once."""
-    return subprocess.Popen([os.path.join(os.environ["PG_BIN"], "pg_ctl"), "-D", DATA, "-l",
-                             os.path.join(WORK, "server.log"), "-W", "start"],
+    as_server = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    return subprocess.Popen(as_server + [os.path.join(os.environ["PG_BIN"], "pg_ctl"), "-D", DATA, "-l",
+                                         os.path.join(WORK, "server.log"), "-W", "start"], cwd="/",
                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
