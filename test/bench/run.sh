@@ -55,7 +55,7 @@ trap finish EXIT
 choose
 need_packages $BUILD_PACKAGES python3 python3-psycopg2
 if [ -n "$kafka_only" ]; then
-	need_packages librdkafka-dev openjdk-17-jre-headless maven python3-venv
+	need_packages $KAFKA_PACKAGES python3-venv
 	"$top/test/harness/kafka.sh" fetch || exit 1
 	case ",${SYSTEMS:-spark}," in *,spark,*)
 		say "Spark: fetching it unless it is in the cache"
