@@ -8,7 +8,10 @@
 
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/datetime.h"
 #include "utils/lsyscache.h"
+#include "utils/timestamp.h"
 #include "utils/typcache.h"
 #include "pgtime.h"
 
@@ -120,7 +123,8 @@ sx_columns_free(SxColumn *columns, int n)
 }
 
 int
-sx_columns_make(const SxFormatTarget *target, const SxFormatOptions *options, SxColumn **columns)
+sx_columns_make(const SxFormatTarget *target, const SxFormatOptions *options, bool by_place,
+				SxColumn **columns)
 {
 	TupleDesc	desc = target->desc;
 	AttrNumber	corrupt = sx_format_corrupt_column(desc, options);
@@ -132,10 +136,12 @@ sx_columns_make(const SxFormatTarget *target, const SxFormatOptions *options, Sx
 	for (int i = 0; i < desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
+		bool		needed = target->needed == NULL || target->needed[i];
 
-		if (att->attisdropped || i + 1 == corrupt ||
+		if (att->attisdropped || i + 1 == corrupt || (!needed && !by_place) ||
 			(target->from_value != NULL && !target->from_value[i]))
 			continue;
+		result[n].needed = needed;
 		if (!column_init(&result[n++], att, target->fields != NULL ? target->fields[i] : NULL))
 		{
 			sx_columns_free(result, n);
@@ -144,6 +150,26 @@ sx_columns_make(const SxFormatTarget *target, const SxFormatOptions *options, Sx
 	}
 	*columns = result;
 	return n;
+}
+
+void
+sx_timestamptz_print(int64 value, pg_tz *zone, char *text)
+{
+	struct pg_tm tm;
+	fsec_t		fsec;
+	int			tz;
+	const char *tzn;
+
+	if (TIMESTAMP_NOT_FINITE(value))
+	{
+		strcpy(text, TIMESTAMP_IS_NOBEGIN(value) ? "-infinity" : "infinity");
+		return;
+	}
+	if (timestamp2tm(value, &tz, &tm, &fsec, &tzn, zone) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("timestamp out of range")));
+	EncodeDateTime(&tm, fsec, true, tz, tzn, USE_XSD_DATES, text);
 }
 
 void

@@ -37,6 +37,7 @@ typedef enum SxColumnKind
 typedef struct SxColumn
 {
 	int			index;			/* attribute number - 1 */
+	bool		needed;
 	SxColumnKind kind;
 	bool		is_jsonb;
 	bool		is_time;		/* its input function knows 'now' and 'today' */
@@ -58,11 +59,17 @@ typedef struct SxTextRules
 	bool		replace_invalid;
 } SxTextRules;
 
-/* malloc'ed array of the columns that are decoded; -1: out of memory. Thread: main. */
+/*
+ * malloc'ed array of the columns that are decoded; -1: out of memory. With
+ * by_place those that aren't needed are there, too. Thread: main.
+ */
 extern int	sx_columns_make(const SxFormatTarget *target, const SxFormatOptions *options,
-							SxColumn **columns);
+							bool by_place, SxColumn **columns);
 extern void sx_columns_free(SxColumn *columns, int n);
 extern void sx_text_rules_init(SxTextRules *rules, const SxFormatOptions *options);
+/* ISO 8601 with the zone's offset, or infinity; text has room for MAXDATELEN + 1 bytes. */
+extern void sx_timestamptz_print(int64 value, pg_tz *zone, char *text);
+
 /* Raises the error of a failed malloc. */
 extern void sx_format_out_of_memory(void) pg_attribute_noreturn();
 /* Columns and text here are UTF-8. */

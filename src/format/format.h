@@ -71,7 +71,6 @@ typedef struct SxFormatOptions
 	const char *positive_inf;
 	const char *negative_inf;
 	bool		multi_line;
-	bool		header;			/* the first line of each record is one of names */
 	int			max_columns;
 	bool		write_quotes_all;
 
@@ -87,11 +86,14 @@ typedef struct SxFormatOptions
 /*
  * Which columns a format works on. A name in fields stands for the column's
  * own (column option "field"); the corrupt-record column is never from the value.
+ * Columns that the query doesn't use are left NULL, but still count where fields are
+ * told apart by their place.
  */
 typedef struct SxFormatTarget
 {
 	TupleDesc	desc;
-	const bool *from_value;		/* by column: decode it, encode it; NULL: all */
+	const bool *from_value;		/* by column: it stands in the value; NULL: all do */
+	const bool *needed;			/* by column: decode it, if from_value; NULL: all */
 	const char *const *fields;	/* by column, NULL: its name; may be NULL */
 } SxFormatTarget;
 
@@ -169,7 +171,9 @@ sx_encode(SxEncoder *encoder, TupleTableSlot *slot, StringInfo out)
 	return encoder->routine->encode(encoder, slot, out);
 }
 
-/* Writing JSON, as routine json has it. */
+/* Writing, as the routines json and csv have it. */
+extern SxEncoder *sx_csv_open_encoder(const SxFormatTarget *target, const SxFormatOptions *options);
+extern bool sx_csv_encode(SxEncoder *encoder, TupleTableSlot *slot, StringInfo out);
 extern SxEncoder *sx_json_open_encoder(const SxFormatTarget *target, const SxFormatOptions *options);
 extern bool sx_json_encode(SxEncoder *encoder, TupleTableSlot *slot, StringInfo out);
 

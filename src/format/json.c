@@ -666,7 +666,7 @@ json_open_decoder(const SxFormatTarget *target, const SxFormatOptions *options)
 		sx_format_out_of_memory();
 	decoder->base.routine = &sx_json_format;
 	decoder->natts = target->desc->natts;
-	decoder->ncolumns = sx_columns_make(target, options, &decoder->columns);
+	decoder->ncolumns = sx_columns_make(target, options, false, &decoder->columns);
 	if (decoder->ncolumns < 0)
 	{
 		free(decoder);

@@ -12,17 +12,13 @@
 #include "common/base64.h"
 #include "executor/executor.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/primnodes.h"
 #include "utils/builtins.h"
-#include "utils/date.h"
 #include "utils/datetime.h"
 #include "utils/json.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/timestamp.h"
-#include "utils/typcache.h"
 
 #include "format/column.h"
 
@@ -219,34 +215,10 @@ write_bytea(StringInfo out, Datum value)
 	out->data[out->len] = '\0';
 }
 
-/* 2026-01-15T10:00:00.123456+01:00, in the options' time zone. */
-static void
-write_timestamptz(JsonEncoder *encoder, StringInfo out, TimestampTz value)
-{
-	struct pg_tm tm;
-	fsec_t		fsec;
-	int			tz;
-	const char *tzn;
-	char		text[MAXDATELEN + 1];
-
-	if (TIMESTAMP_NOT_FINITE(value))
-	{
-		appendStringInfoString(out, TIMESTAMP_IS_NOBEGIN(value) ? "\"-infinity\"" : "\"infinity\"");
-		return;
-	}
-	if (timestamp2tm(value, &tz, &tm, &fsec, &tzn, encoder->zone) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-				 errmsg("timestamp out of range")));
-	EncodeDateTime(&tm, fsec, true, tz, tzn, USE_XSD_DATES, text);
-	appendStringInfoChar(out, '"');
-	appendStringInfoString(out, text);
-	appendStringInfoChar(out, '"');
-}
-
 static void
 write_value(JsonEncoder *encoder, JsonColumn *column, Datum value, StringInfo out)
 {
+	char		time[MAXDATELEN + 1];
 	char	   *printed;
 	text	   *packed;
 
@@ -279,7 +251,8 @@ write_value(JsonEncoder *encoder, JsonColumn *column, Datum value, StringInfo ou
 			write_bytea(out, value);
 			break;
 		case WRITE_TIMESTAMPTZ:
-			write_timestamptz(encoder, out, DatumGetTimestampTz(value));
+			sx_timestamptz_print(DatumGetTimestampTz(value), encoder->zone, time);
+			appendStringInfo(out, "\"%s\"", time);
 			break;
 		case WRITE_TO_JSON:
 			packed = DatumGetTextPP(FunctionCall1(&column->to_json, value));

@@ -90,7 +90,6 @@ OPTION(parse_ignore_null_fields, ignore_null_fields, set_bool)
 OPTION(parse_trim_leading, trim_leading, set_bool)
 OPTION(parse_trim_trailing, trim_trailing, set_bool)
 OPTION(parse_multi_line, multi_line, set_bool)
-OPTION(parse_header, header, set_bool)
 OPTION(parse_quote_all, write_quotes_all, set_bool)
 OPTION(parse_quote, quote, set_char)
 OPTION(parse_escape, escape, set_char)
@@ -189,7 +188,6 @@ static const FormatOption format_options[] = {
 	{"epoch_unit", "seconds, milliseconds, microseconds", parse_epoch_unit},
 	{"escape", one_byte, parse_escape},
 	{"format", "json, csv, raw, avro", parse_format},
-	{"header", yes_no, parse_header},
 	{"ignore_leading_white_space", yes_no, parse_trim_leading},
 	{"ignore_null_fields", yes_no, parse_ignore_null_fields},
 	{"ignore_trailing_white_space", yes_no, parse_trim_trailing},
@@ -308,7 +306,7 @@ const SxFormatRoutine *
 sx_format_routine(const char *name)
 {
 	static const SxFormatRoutine *const routines[] = {
-		&sx_json_format,
+		&sx_json_format, &sx_csv_format, &sx_raw_format,
 	};
 
 	for (int i = 0; i < lengthof(routines); i++)
