@@ -32,7 +32,10 @@ typedef enum ValueKind
 	VALUE_BYTES_AS_KB,
 	VALUE_REFRESH,				/* Java's metadata.max.age.ms */
 	VALUE_JAAS,					/* Java's line with user and password */
-	VALUE_TOKEN,				/* not a setting of the library */
+	VALUE_TOKEN,				/* not settings of the library, these four */
+	VALUE_REGISTRY_URL,
+	VALUE_REGISTRY_USER,
+	VALUE_REGISTRY_PASSWORD,
 	VALUE_IGNORED				/* known, without effect here */
 } ValueKind;
 
@@ -92,6 +95,11 @@ static const KnownSetting known[] = {
 	{"ssl.keystore.key", USER, BOTH, VALUE_SECRET, "ssl.key.pem"},
 	{"ssl.key.location", USER, BOTH, VALUE_FILE},
 	{"ssl.key.password", USER, BOTH, VALUE_SECRET},
+
+	/* not the library's, but of the same places */
+	{"schema.registry.url", SERVER, BOTH, VALUE_REGISTRY_URL},
+	{"schema.registry.user", USER, BOTH, VALUE_REGISTRY_USER},
+	{"schema.registry.password", USER, BOTH, VALUE_REGISTRY_PASSWORD},
 
 	/* tuning: of a stream, or as the server's default for all */
 	{"client.id", SERVER | STREAM, BOTH, VALUE_TEXT},
@@ -549,6 +557,15 @@ add_option(Collector *collector, SxKafkaLevel level, const DefElem *def, Oid rol
 		case VALUE_TOKEN:
 			collector->settings->token = value;
 			return;
+		case VALUE_REGISTRY_URL:
+			collector->settings->registry_url = value;
+			return;
+		case VALUE_REGISTRY_USER:
+			collector->settings->registry_user = value;
+			return;
+		case VALUE_REGISTRY_PASSWORD:
+			collector->settings->registry_password = value;
+			return;
 		case VALUE_JAAS:
 			add_jaas(collector, setting, given, value);
 			return;
@@ -652,6 +669,15 @@ check_server(const SxKafkaSettings *settings)
 }
 
 void
+sx_kafka_refuse_at_stream(const char *name)
+{
+	const KnownSetting *setting = find_known(name);
+
+	if (setting != NULL && (setting->levels & SX_KAFKA_STREAM) == 0)
+		refuse_level(name, setting, SX_KAFKA_STREAM);
+}
+
+void
 sx_kafka_settings_check(SxKafkaLevel level, List *options)
 {
 	Collector	collector;
@@ -743,6 +769,8 @@ sx_kafka_redact(const SxKafkaSettings *settings, const char *text)
 	}
 	if (settings->token != NULL)
 		replace_all(&result, settings->token);
+	if (settings->registry_password != NULL)
+		replace_all(&result, settings->registry_password);
 	return result.data;
 }
 

@@ -40,6 +40,11 @@ typedef struct SxKafkaSettings
 	SxKafkaSetting *settings;
 	const char *brokers;		/* bootstrap.servers, for messages */
 	const char *token;			/* of SASL OAUTHBEARER; secret; NULL: none */
+
+	/* schema registry, which the library doesn't know; NULL: not given */
+	const char *registry_url;
+	const char *registry_user;
+	const char *registry_password;	/* secret */
 } SxKafkaSettings;
 
 /* Does a stream's option name a client setting (kafka. or kafka_ first)? */
@@ -54,6 +59,9 @@ extern bool sx_kafka_name_is(const char *given, const char *name);
  * Also checks the current user's right to files that are named.
  */
 extern void sx_kafka_settings_check(SxKafkaLevel level, List *options);
+
+/* An error if a stream's option, given without the prefix, belongs to the server or the user mapping. */
+extern void sx_kafka_refuse_at_stream(const char *name);
 
 /*
  * What a client of this server for this user is made with; the options of the

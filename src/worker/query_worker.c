@@ -33,6 +33,7 @@
 
 #include "base/compat.h"
 #include "base/errors.h"
+#include "base/wake.h"
 #include "engine/engine.h"
 #include "registry/query.h"
 #include "worker/supervisor.h"
@@ -324,8 +325,7 @@ wait_until(TimestampTz until)
 		ms = Min(ms, TimestampDifferenceMilliseconds(now, until) + (until > now ? 1 : 0));
 	if (ms <= 0)
 		return;
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 ms, PG_WAIT_EXTENSION);
+	(void) sx_wake_wait(ms, PG_WAIT_EXTENSION);
 }
 
 static bool
