@@ -4,7 +4,7 @@ What batches cost besides their rows: WAL, flushes, log tables, tiny batches, id
 import time
 
 import streams
-from server import cpu, cpu_of, memory_of, one, query_workers, settle, sql
+from server import cpu_now, cpu_of, memory_of, one, query_workers, settle, sql
 
 KEYS = 2000000
 CHANGED = 20000
@@ -152,17 +152,17 @@ def idle(connection, queries=50, seconds=20):
     """Running queries that get nothing."""
     fresh(connection)
     settle()
-    cpu0 = cpu()
+    cpu0 = cpu_now()
     time.sleep(seconds)
-    without = cpu() - cpu0
+    without = cpu_now() - cpu0
     for i in range(queries):
         create(connection, f"idle{i}")
     for i in range(queries):
         start(connection, f"idle{i}")
     time.sleep(3)
-    cpu0 = cpu()
+    cpu0 = cpu_now()
     time.sleep(seconds)
-    used = cpu() - cpu0
+    used = cpu_now() - cpu0
     workers = query_workers(connection)
     record = {"workload": "cost", "system": "streamx", "measure": f"{queries} idle queries", "running": len(workers),
               "cpu_percent": round((used - without) / seconds * 100, 2), "cpu_percent_without": round(without / seconds * 100, 2),
