@@ -122,8 +122,10 @@ resolve_sink(SxQuery *query, const char *sink)
 	relid = RangeVarGetRelid(name, NoLock, true);
 	query->sink_name = pstrdup(sink);
 	query->sink_relation = relid;
-	if (OidIsValid(relid))
-		query->sink_kind = sx_relation_is_stream(relid) ? SX_SINK_STREAM : SX_SINK_TABLE;
+	if (OidIsValid(relid) && sx_relation_is_stream(relid))
+		query->sink_kind = sx_stream_is_kafka(relid) ? SX_SINK_KAFKA : SX_SINK_STREAM;
+	else if (OidIsValid(relid))
+		query->sink_kind = SX_SINK_TABLE;
 	else if (strcmp(sink, "noop") == 0)
 		query->sink_kind = SX_SINK_NOOP;
 	else if (strcmp(sink, "directory") == 0)
@@ -157,6 +159,10 @@ choose_sink(SxQuery *query, const char *sink)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("option \"directory\" is only for the sink \"directory\"")));
+	if (query->options.key_columns != NULL && query->sink_kind != SX_SINK_KAFKA)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("option \"key_columns\" is only for a sink in Kafka")));
 }
 
 static Oid
@@ -176,7 +182,7 @@ function_owner_of(Oid function)
 static void
 check_stream_sink(const SxQuery *query, const SxPlan *plan)
 {
-	if (!sx_stream_is_insertable(query->sink_relation))
+	if (query->sink_kind == SX_SINK_STREAM && !sx_stream_is_insertable(query->sink_relation))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("stream \"%s\" cannot be the sink of a query",
@@ -210,7 +216,7 @@ prepare_sink(SxQuery *query, const SxPlan *plan)
 	SetUserIdAndSecContext(query->owner, saved.sec_context | SECURITY_LOCAL_USERID_CHANGE);
 	sx_sink_routine(query->sink_kind)->prepare(query, &config);
 	sx_user_back(&saved);
-	if (query->sink_kind == SX_SINK_STREAM)
+	if (query->sink_kind == SX_SINK_STREAM || query->sink_kind == SX_SINK_KAFKA)
 		check_stream_sink(query, plan);
 
 	if (query->sink_kind == SX_SINK_FOREACH_BATCH && superuser_arg(query->owner))

@@ -15,9 +15,10 @@
 /*
  * Counts only passes over the point that the setting names, so "n" means the
  * same whatever else the batch does.  A changed setting starts the count anew.
+ * Returns the action if it is due, else NULL.
  */
-void
-sx_crash_point(const char *name)
+static const char *
+due(const char *name)
 {
 	static char seen[NAMEDATALEN * 2];
 	static int	passes;
@@ -27,9 +28,9 @@ sx_crash_point(const char *name)
 	const char *count;
 
 	if (wanted == NULL || wanted[0] == '\0')
-		return;
+		return NULL;
 	if (strncmp(wanted, name, len) != 0 || wanted[len] != ':')
-		return;
+		return NULL;
 	if (strncmp(seen, wanted, sizeof(seen) - 1) != 0)
 	{
 		strlcpy(seen, wanted, sizeof(seen));
@@ -39,6 +40,16 @@ sx_crash_point(const char *name)
 	action = wanted + len + 1;
 	count = strchr(action, ':');
 	if (count != NULL && passes != atoi(count + 1))
+		return NULL;
+	return action;
+}
+
+void
+sx_crash_point(const char *name)
+{
+	const char *action = due(name);
+
+	if (action == NULL)
 		return;
 	if (strncmp(action, "kill", 4) == 0)
 	{
@@ -49,6 +60,16 @@ sx_crash_point(const char *name)
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("crash point \"%s\"", name)));
+}
+
+bool
+sx_crash_point_fails(const char *name)
+{
+	const char *action = due(name);
+
+	if (action != NULL && strncmp(action, "kill", 4) == 0)
+		kill(getpid(), SIGKILL);
+	return action != NULL;
 }
 
 #endif

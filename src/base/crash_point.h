@@ -13,8 +13,13 @@
 #ifdef SX_CRASH_POINTS
 extern void sx_crash_point(const char *name);
 #define SX_CRASH_POINT(name)	sx_crash_point(name)
+
+/* On a thread of ours no error can be raised: true, and the caller makes one. Thread: any, but one. */
+extern bool sx_crash_point_fails(const char *name);
+#define SX_CRASH_POINT_FAILS(name)	sx_crash_point_fails(name)
 #else
 #define SX_CRASH_POINT(name)	((void) 0)
+#define SX_CRASH_POINT_FAILS(name)	false
 #endif
 
 #endif

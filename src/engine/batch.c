@@ -259,8 +259,10 @@ write_sink(SxEngine *engine, SxBatch *batch)
 			sx_outbox_append(engine->query->id, batch->id, intent.data, intent.len);
 			engine->next->last_intent = batch->id;
 			batch->has_intent = true;
+			batch->intent = intent;
 		}
-		pfree(intent.data);
+		else
+			pfree(intent.data);
 	}
 	SX_CRASH_POINT("after-sink-write");
 }
@@ -424,10 +426,14 @@ sx_batch_run(SxEngine *engine)
 	if (engine->skip_to > 0)
 		sx_sink_recovered(engine);
 	sx_engine_record_layout(engine);
+	sx_publish_note(engine);
 	commit_batch(engine);
 	sx_engine_layout_committed(engine);
+	sx_publish_note_committed(engine);
 	engine->skip_to = 0;
-	engine->npending += batch->has_intent + (no_data != NULL && no_data->has_intent);
+	sx_publish_committed(engine, batch);
+	if (no_data != NULL)
+		sx_publish_committed(engine, no_data);
 
 	sx_metrics_publish(engine, batch);
 	if (no_data != NULL)

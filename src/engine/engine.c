@@ -81,6 +81,7 @@ sx_engine_open(int64 query_id, SxQuerySlot *slot)
 	engine->at = &engine->positions[0];
 	engine->slot = slot;
 	engine->running_batch = -1;
+	engine->handed = engine->published = engine->noted = engine->noting = -1;
 
 	push_error_context(engine, &callback);
 	PG_TRY();
@@ -172,6 +173,8 @@ nothing_to_do(SxEngine *engine, uint64 asked)
 
 	if (engine->npending > 0)
 		return SX_STEP_IDLE;	/* processed, but not all is in its sink */
+	sx_publish_settle(engine, pg_atomic_read_u64(&engine->slot->drained) != asked ||
+					  trigger == SX_TRIGGER_AVAILABLE_NOW || trigger == SX_TRIGGER_ONCE);
 	if (pg_atomic_read_u64(&engine->slot->drained) != asked)
 	{
 		pg_atomic_write_u64(&engine->slot->drained, asked);
@@ -271,9 +274,7 @@ sx_engine_next_time(SxEngine *engine)
 		}
 		next = Min(next, sx_batch_watermark_idle_time(engine));
 	}
-	if (engine->npending > 0)
-		next = Min(next, engine->publish_at);
-	return next;
+	return Min(next, sx_publish_next_time(engine));
 }
 
 /* ---- abort and close ---- */

@@ -92,9 +92,18 @@ struct SxEngine
 
 	/* outbox of an outside sink */
 	int64		skip_to;		/* continue_after_sink: id of the next batch; 0: none */
-	int			npending;		/* intents that wait */
+	int			npending;		/* intents that the sink is not known to have */
+	int			pending_size;
+	int64	   *pending;		/* their batch ids, oldest first */
+	int64		handed;			/* newest batch that the sink was given */
+	int64		published;		/* newest batch that it has; these four are -1 if there is none */
+	int64		noted;			/* newest batch that is deleted from the outbox */
+	int64		noting;			/* ... once the running transaction is committed */
+	TimestampTz published_at;	/* when published moved last */
+	bool		resume;			/* publishing failed: the mark is to be read first */
 	TimestampTz publish_at;		/* not before: back-off after a failure */
 	int			publish_failures;
+	bool		shows_wait;		/* people see what the sink waits for */
 
 	/* counters of this run, and the last commit */
 	XLogRecPtr	commit_lsn;
@@ -113,6 +122,7 @@ struct SxBatch
 	char	   *progress;		/* JSON */
 	int64		state_bytes;	/* of changelog */
 	bool		has_intent;		/* output for an outside sink waits in the outbox */
+	StringInfoData intent;		/* it, until it is handed over; data NULL: not kept */
 
 	/* for the metrics */
 	TimestampTz trigger_start;
@@ -166,6 +176,12 @@ extern TimestampTz sx_batch_watermark_idle_time(SxEngine *engine);
 /* publish.c */
 extern void sx_publish_pending(SxEngine *engine);
 extern bool sx_publish_blocked(SxEngine *engine);
+extern void sx_publish_adopt(SxEngine *engine, int npending, const int64 *pending, int64 mark);
+extern void sx_publish_committed(SxEngine *engine, const SxBatch *batch);
+extern void sx_publish_note(SxEngine *engine);
+extern void sx_publish_note_committed(SxEngine *engine);
+extern void sx_publish_settle(SxEngine *engine, bool now);
+extern TimestampTz sx_publish_next_time(SxEngine *engine);
 
 /* metrics.c */
 extern char *sx_metrics_progress(SxEngine *engine, SxBatch *batch);

@@ -8,6 +8,7 @@
  *	 mark		newest batch that the sink has, by the sink itself
  *
  *	 mark > last				PostgreSQL went back in time: sink_ahead
+ *	 mark of another history	another server took over: sink_ahead
  *	 mark in p1..pn				published but not noted: note it now
  *	 mark < what came before p1	the sink lost something: sink_unknown
  *	 else						publish the rest
@@ -108,6 +109,21 @@ new_incarnation(SxEngine *engine)
 	}
 }
 
+/* Then only a person can decide. */
+static bool
+is_ahead(const SxPosition *at, int64 mark, const char *foreign, const char *on_rewind,
+		 char **detail)
+{
+	if (on_rewind != NULL || (mark <= at->last_intent && foreign == NULL))
+		return false;
+	*detail = psprintf("The sink has batch %lld, but the checkpoint's last output is batch %lld: PostgreSQL was restored to an earlier time.",
+					   (long long) mark, (long long) at->last_intent);
+	if (foreign != NULL)
+		*detail = psprintf("The sink's last batch is %lld, the checkpoint's last output is batch %lld. %s",
+						   (long long) mark, (long long) at->last_intent, foreign);
+	return true;
+}
+
 /*
  * SX_WANTED_RUNNING if the query may run, else the state it stops in, with the
  * reason in *detail.
@@ -118,6 +134,7 @@ sx_sink_recover(SxEngine *engine, char **detail)
 	const char *on_rewind = engine->query->on_rewind;
 	SxPosition *at = engine->at;
 	int64	   *pending;
+	const char *foreign = NULL;
 	int64		mark;
 	int64		expected;
 
@@ -134,21 +151,24 @@ sx_sink_recover(SxEngine *engine, char **detail)
 		on_rewind = NULL;
 	}
 	engine->npending = sx_outbox_pending(engine->query->id, &pending);
-	mark = engine->sink->routine->mark(engine->sink);
 	expected = must_have(engine, engine->npending, pending);
 	if (engine->npending > 0)
 		at->last_intent = Max(at->last_intent, pending[engine->npending - 1]);
 
-	if (mark > at->last_intent)
+	/* One that is ahead belongs to somebody else: he must not be fenced. */
+	mark = engine->sink->routine->mark(engine->sink, &foreign);
+	if (engine->sink->routine->take != NULL && !is_ahead(at, mark, foreign, on_rewind, detail))
 	{
-		if (on_rewind == NULL)
-		{
-			*detail = psprintf("The sink has batch %lld, but the checkpoint's last output is batch %lld: PostgreSQL was restored to an earlier time.",
-							   (long long) mark, (long long) at->last_intent);
-			return SX_WANTED_SINK_AHEAD;
-		}
-		continue_after_sink(engine, mark);
+		engine->sink->routine->take(engine->sink);
+		foreign = NULL;
+		mark = engine->sink->routine->mark(engine->sink, &foreign);
 	}
+	if (is_ahead(at, mark, foreign, on_rewind, detail))
+		return SX_WANTED_SINK_AHEAD;
+	if (mark > at->last_intent)
+		continue_after_sink(engine, mark);
+	else if (foreign != NULL)
+		engine->skip_to = at->batch_id + 1; /* the next batch carries out the decision */
 	else if (mark < expected && on_rewind == NULL)
 	{
 		*detail = psprintf("By the checkpoint the sink has batch %lld, by its own mark it has %s.",
@@ -166,6 +186,9 @@ sx_sink_recover(SxEngine *engine, char **detail)
 		sx_outbox_delete(engine->query->id, mark);
 		engine->npending = sx_outbox_pending(engine->query->id, &pending);
 	}
+	sx_publish_adopt(engine, engine->npending, pending, mark);
+	if (engine->sink->routine->begin != NULL)
+		engine->sink->routine->begin(engine->sink, mark);
 	return SX_WANTED_RUNNING;
 }
 

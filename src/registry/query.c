@@ -65,7 +65,8 @@ static const char *const sink_names[] = {
 	[SX_SINK_STREAM] = "stream",
 	[SX_SINK_FOREACH_BATCH] = "foreach_batch",
 	[SX_SINK_NOOP] = "noop",
-	[SX_SINK_DIRECTORY] = "directory"
+	[SX_SINK_DIRECTORY] = "directory",
+	[SX_SINK_KAFKA] = "kafka"
 };
 
 static const char *const mode_names[] = {

@@ -53,7 +53,8 @@ typedef enum SxSinkKind
 	SX_SINK_STREAM,				/* an INSERT-able stream */
 	SX_SINK_FOREACH_BATCH,
 	SX_SINK_NOOP,
-	SX_SINK_DIRECTORY			/* files in a server directory; outside, goes through the outbox */
+	SX_SINK_DIRECTORY,			/* files in a server directory; outside, goes through the outbox */
+	SX_SINK_KAFKA				/* a stream of a Kafka topic; outside, too */
 } SxSinkKind;
 
 /* Options of a query, parsed and checked (registry/query_options.c). */
@@ -74,6 +75,7 @@ typedef struct SxQueryOptions
 	bool		starting_latest;	/* starting_offsets: earliest (false) or latest */
 	bool		changelog;		/* false: snapshot of touched key groups per batch */
 	const char *directory;		/* of the directory sink */
+	const char *key_columns;	/* of the Kafka sink; NULL: as the stream says */
 } SxQueryOptions;
 
 typedef struct SxQuery

@@ -111,6 +111,13 @@ set_idle_timeout(SxQueryOptions *options, const char *value)
 }
 
 static bool
+set_key_columns(SxQueryOptions *options, const char *value)
+{
+	options->key_columns = pstrdup(value);
+	return value[0] != '\0';
+}
+
+static bool
 set_max_future_skew(SxQueryOptions *options, const char *value)
 {
 	if (pg_strcasecmp(value, "off") == 0)
@@ -191,6 +198,7 @@ static const OptionRow option_rows[] = {
 	{"changelog_checkpointing", "true or false", set_changelog},
 	{"directory", "an absolute path on the server", set_directory},
 	{"idle_timeout", "an interval such as \"5 minutes\", or \"off\"", set_idle_timeout},
+	{"key_columns", "names of result columns, separated by commas", set_key_columns},
 	{"max_future_skew", "an interval such as \"1 day\", or \"off\"", set_max_future_skew},
 	{"max_pending", "a number of batches, at least 1", set_max_pending},
 	{"max_retries", "a number, or -1 for no limit", set_max_retries},

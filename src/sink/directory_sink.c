@@ -190,7 +190,7 @@ directory_publish(SxSink *sink, int64 batch_id, const char *intent, int len)
 }
 
 static int64
-directory_mark(SxSink *sink)
+directory_mark(SxSink *sink, const char **foreign)
 {
 	DirectorySink *self = (DirectorySink *) sink;
 	char	   *path = mark_path(self);

@@ -28,10 +28,16 @@ sx_sink_routine(SxSinkKind kind)
 		case SX_SINK_DIRECTORY:
 			routine = &sx_directory_sink;
 			break;
+		case SX_SINK_KAFKA:
+			routine = &sx_kafka_sink;
+			break;
 	}
 	Assert(routine != NULL && routine->prepare != NULL && routine->open != NULL &&
 		   routine->write != NULL && routine->close != NULL);
 	Assert(!routine->outside ||
-		   (routine->stage != NULL && routine->publish != NULL && routine->mark != NULL));
+		   (routine->stage != NULL && routine->mark != NULL &&
+			(routine->publish != NULL) != (routine->hand_over != NULL) &&
+			(routine->hand_over != NULL) == (routine->published != NULL) &&
+			(routine->hand_over != NULL) == (routine->resume != NULL)));
 	return routine;
 }

@@ -87,10 +87,33 @@ typedef struct SxSinkRoutine
 
 	/* Outside only. Appends the intent's bytes; may write temporary files of this attempt. */
 	void		(*stage) (SxSink *sink, const SxResult *result, StringInfo intent);
-	/* After a flushed COMMIT, outside any transaction. Raises an error if it could not; may be repeated. */
+
+	/*
+	 * Outside only: carries intents out, in order, after their flushed COMMIT and
+	 * outside any transaction; may be repeated. Either publish, which returns when
+	 * the sink has it, and raises an error if it could not; or the three below it,
+	 * between which the sink works on its own. It sets the worker's latch when
+	 * something happened.
+	 */
 	void		(*publish) (SxSink *sink, int64 batch_id, const char *intent, int len);
-	/* The last batch id of this incarnation that the sink has; SX_MARK_NONE. */
-	int64		(*mark) (SxSink *sink);
+	/* False: no room now. */
+	bool		(*hand_over) (SxSink *sink, int64 batch_id, const char *intent, int len);
+	/* The newest batch that the sink has; raises an error if publishing failed. */
+	int64		(*published) (SxSink *sink);
+	/* After such an error: the mark as it is now. What was handed over behind it is forgotten. */
+	int64		(*resume) (SxSink *sink);
+	/* Optional. What publishing waits for, for people; NULL: nothing worth a word. */
+	const char *(*waits_for) (SxSink *sink);
+
+	/*
+	 * The last batch id of this incarnation that the sink has; SX_MARK_NONE.
+	 * *foreign is set to a sentence if another history wrote the mark.
+	 */
+	int64		(*mark) (SxSink *sink, const char **foreign);
+	/* Optional. From now on nobody else of this incarnation can write; the mark is read again then. */
+	void		(*take) (SxSink *sink);
+	/* Optional. The mark is as it should be: intents follow. */
+	void		(*begin) (SxSink *sink, int64 mark);
 	/* Removes what attempts that never committed left behind. Optional. */
 	void		(*recover) (SxSink *sink, int64 last_batch);
 

@@ -13,6 +13,7 @@ extern const SxSinkRoutine sx_stream_sink;
 extern const SxSinkRoutine sx_foreach_batch_sink;
 extern const SxSinkRoutine sx_noop_sink;
 extern const SxSinkRoutine sx_directory_sink;
+extern const SxSinkRoutine sx_kafka_sink;
 
 /* How rows get into a table (table_sink.c). */
 typedef enum SxTableStrategy

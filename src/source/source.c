@@ -30,6 +30,15 @@ sx_stream_is_insertable(Oid relid)
 	return fdw != NULL && fdw->routine(relid) == &sx_table_stream_routine;
 }
 
+/* By the word of its wrapper, which is not always the connector's own. */
+bool
+sx_stream_is_kafka(Oid relid)
+{
+	const SxFdw *fdw = sx_fdw_of(relid);
+
+	return fdw != NULL && strcmp(fdw->routine(relid)->name, "kafka") == 0;
+}
+
 SxSource *
 sx_source_open(Oid relid)
 {

@@ -100,6 +100,9 @@ extern bool sx_relation_is_stream(Oid relid);
 /* Is it one that can be INSERTed into (kind streamx without rate)? */
 extern bool sx_stream_is_insertable(Oid relid);
 
+/* Is it a topic of Kafka? */
+extern bool sx_stream_is_kafka(Oid relid);
+
 /* Opens the stream by the routine of its wrapper and options. */
 extern SxSource *sx_source_open(Oid relid);
 

@@ -1,0 +1,545 @@
+/*
+ * kafka_target.c
+ *		Producer, mark and publishing thread of one identity.
+ */
+#include "postgres.h"
+
+#include <time.h>
+
+#include "access/xlog.h"
+#include "catalog/pg_class.h"
+#include "commands/defrem.h"
+#include "foreign/foreign.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#include "base/compat.h"
+#include "base/errors.h"
+#include "kafka/client.h"
+#include "registry/query.h"
+#include "sink/kafka_publisher.h"
+#include "sink/kafka_target.h"
+
+#define SLICE_MS		100		/* a library call blocks so long, then interrupts are looked at */
+#define ANSWER_MS		30000	/* so long without an answer is an error */
+#define REASON_SIZE		512
+#define SILENT_MS		2000	/* a transaction that takes longer is worth a word */
+#define DEFAULT_MAX_BYTES	1000000
+#define QUEUE_KB		"65536"	/* of records on their way to the brokers */
+
+/* Group offsets are forgotten after 7 days by default. */
+#define RENEW_EVERY_S	(24 * 60 * 60)
+
+struct SxKafkaTarget
+{
+	MemoryContext context;
+	const SxKafkaStream *stream;	/* lives longer */
+	Oid			user;
+	char	   *identity;
+	char	   *transactional_id;
+	char	   *group;
+	char	   *run;			/* this process, as a uuid */
+
+	SxKafkaClient *client;		/* the producer; NULL: lost, to be opened again */
+	rd_kafka_queue_t *replies;	/* of the mark's reads */
+	SxKafkaPublisher *publisher;	/* NULL before begin */
+	int64		last_end;		/* newest batch handed over, with its mark */
+	int64		marked_at;		/* seconds; when the mark was written last */
+	bool		claimed;
+	char		trouble[256];
+};
+
+/* What the metadata of a mark says. */
+typedef struct Mark
+{
+	int64		batch;			/* -1: none */
+	bool		exists;
+	int64		timeline;
+	int64		at;
+	char		run[64];
+} Mark;
+
+/* ---- the stream ---- */
+
+SxKafkaStream *
+sx_kafka_stream_read(Oid relid)
+{
+	SxKafkaStream *stream = palloc0(sizeof(SxKafkaStream));
+	ListCell   *lc;
+
+	stream->relid = relid;
+	stream->name = get_rel_name(relid);
+	stream->max_bytes = DEFAULT_MAX_BYTES;
+	foreach(lc, GetForeignTable(relid)->options)
+	{
+		DefElem    *option = lfirst(lc);
+		char	   *value = defGetString(option);
+
+		if (pg_strcasecmp(option->defname, "topic") == 0 ||
+			(pg_strcasecmp(option->defname, "subscribe") == 0 && strchr(value, ',') == NULL))
+			stream->topic = value;
+		else if (pg_strcasecmp(option->defname, "mark_topic") == 0)
+			stream->mark_topic = value;
+		else if (pg_strcasecmp(option->defname, "format") == 0)
+			stream->format = value;
+		else if (pg_strcasecmp(option->defname, "key_columns") == 0)
+			stream->key_columns = value;
+		else if (pg_strcasecmp(option->defname, "kafka.message.max.bytes") == 0 ||
+				 pg_strcasecmp(option->defname, "kafka.max.request.size") == 0)
+			stream->max_bytes = pg_strtoint32(value);
+	}
+	if (stream->mark_topic == NULL)
+		stream->mark_topic = stream->topic;
+	if (stream->mark_topic == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("stream \"%s\" has no topic to write to", stream->name),
+				 errdetail("What was written is marked in the topic that is written to; rows that name their topics need one for that, too."),
+				 errhint("Give the stream the option \"topic\", or, for rows with a column \"topic\", \"mark_topic\".")));
+	return stream;
+}
+
+/* ---- the producer ---- */
+
+/*
+ * What the outbox relies on is not for a setting to change.  Delivery reports are
+ * not asked for: a transaction with an undelivered record cannot be committed.
+ */
+static void
+open_producer(SxKafkaTarget *target)
+{
+	ForeignTable *table = GetForeignTable(target->stream->relid);
+	MemoryContext oldcontext = MemoryContextSwitchTo(target->context);
+	SxKafkaSettings *settings = sx_kafka_settings(table->serverid, target->user, table->options);
+	const char *const extra[] = {
+		"transactional.id", target->transactional_id,
+		"enable.idempotence", "true",
+		"queue.buffering.max.kbytes", QUEUE_KB,
+		NULL
+	};
+
+	target->client = sx_kafka_client_open(RD_KAFKA_PRODUCER, settings, extra, 0);
+	target->replies = rd_kafka_queue_new(target->client->rk);
+	MemoryContextSwitchTo(oldcontext);
+}
+
+static void
+close_producer(SxKafkaTarget *target)
+{
+	if (target->publisher != NULL)
+		sx_kafka_publisher_stop(target->publisher);
+	target->publisher = NULL;
+	if (target->replies != NULL)
+		rd_kafka_queue_destroy(target->replies);
+	target->replies = NULL;
+	sx_kafka_client_close(target->client);
+	target->client = NULL;
+}
+
+SxKafkaTarget *
+sx_kafka_target_open(const SxKafkaStream *stream, Oid user, const char *identity)
+{
+	SxKafkaTarget *target = palloc0(sizeof(SxKafkaTarget));
+	pg_uuid_t	run;
+
+	target->context = CurrentMemoryContext;
+	target->stream = stream;
+	target->user = user;
+	target->identity = pstrdup(identity);
+	target->transactional_id = psprintf("streamx-" UINT64_FORMAT "-%s-0-0",
+										GetSystemIdentifier(), identity);
+	target->group = psprintf("streamx-%s", identity);
+	sx_uuid_random(&run);
+	target->run = DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&run)));
+	target->last_end = -1;
+	open_producer(target);
+	return target;
+}
+
+void
+sx_kafka_target_close(SxKafkaTarget *target)
+{
+	/* What is on its way may arrive, if that goes quickly. */
+	for (int i = 0; i < 30 && target->publisher != NULL; i++)
+	{
+		SxKafkaFailure failure;
+		long long	busy = sx_kafka_publisher_busy(target->publisher);
+
+		if (sx_kafka_publisher_published(target->publisher) >= target->last_end ||
+			sx_kafka_publisher_failed(target->publisher, &failure) || busy > 500)
+			break;
+		pg_usleep(10000);
+	}
+	close_producer(target);
+}
+
+/* ---- the mark ---- */
+
+static char *
+print_metadata(const SxKafkaTarget *target, int64 batch)
+{
+	return psprintf("{\"batch\":%lld,\"timeline\":%u,\"run\":\"%s\",\"at\":%lld}",
+					(long long) batch, GetWALInsertionTimeLine(), target->run,
+					(long long) time(NULL));
+}
+
+/* Written by print_metadata; a number of it, or -1. */
+static int64
+metadata_number(const char *metadata, const char *name)
+{
+	char	   *label = psprintf("\"%s\":", name);
+	const char *at = strstr(metadata, label);
+
+	return at != NULL ? strtoi64(at + strlen(label), NULL, 10) : -1;
+}
+
+static void
+parse_metadata(Mark *mark, const char *metadata)
+{
+	const char *run = strstr(metadata, "\"run\":\"");
+
+	mark->timeline = metadata_number(metadata, "timeline");
+	mark->at = metadata_number(metadata, "at");
+	if (run != NULL)
+	{
+		run += strlen("\"run\":\"");
+		snprintf(mark->run, sizeof(mark->run), "%.*s", (int) strcspn(run, "\""), run);
+	}
+}
+
+/* The one partition of the reply; returns its error. */
+static rd_kafka_resp_err_t
+parse_reply(rd_kafka_event_t *event, Mark *mark, char *reason, size_t size)
+{
+	rd_kafka_resp_err_t code = rd_kafka_event_error(event);
+	const rd_kafka_ListConsumerGroupOffsets_result_t *result;
+	const rd_kafka_group_result_t **groups;
+	const rd_kafka_topic_partition_list_t *partitions;
+	size_t		n = 0;
+
+	snprintf(reason, size, "%s", code ? rd_kafka_event_error_string(event) : "");
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return code;
+	result = rd_kafka_event_ListConsumerGroupOffsets_result(event);
+	groups = rd_kafka_ListConsumerGroupOffsets_result_groups(result, &n);
+	if (n != 1)
+		return RD_KAFKA_RESP_ERR__BAD_MSG;
+	if (rd_kafka_group_result_error(groups[0]) != NULL)
+	{
+		snprintf(reason, size, "%s", rd_kafka_error_string(rd_kafka_group_result_error(groups[0])));
+		return rd_kafka_error_code(rd_kafka_group_result_error(groups[0]));
+	}
+	partitions = rd_kafka_group_result_partitions(groups[0]);
+	if (partitions == NULL || partitions->cnt != 1)
+		return RD_KAFKA_RESP_ERR__BAD_MSG;
+	if (partitions->elems[0].err != RD_KAFKA_RESP_ERR_NO_ERROR)
+	{
+		snprintf(reason, size, "%s", rd_kafka_err2str(partitions->elems[0].err));
+		return partitions->elems[0].err;
+	}
+	if (partitions->elems[0].offset >= 0)
+	{
+		char	   *metadata = pnstrdup(partitions->elems[0].metadata ? partitions->elems[0].metadata : "",
+										partitions->elems[0].metadata_size);
+
+		mark->exists = true;
+		mark->batch = partitions->elems[0].offset - 1;
+		parse_metadata(mark, metadata);
+		pfree(metadata);
+	}
+	return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+static void
+request_mark(SxKafkaTarget *target)
+{
+	rd_kafka_topic_partition_list_t *partitions = rd_kafka_topic_partition_list_new(1);
+	rd_kafka_ListConsumerGroupOffsets_t *request;
+	rd_kafka_AdminOptions_t *options;
+	rd_kafka_error_t *error;
+
+	rd_kafka_topic_partition_list_add(partitions, target->stream->mark_topic, 0);
+	request = rd_kafka_ListConsumerGroupOffsets_new(target->group, partitions);
+	options = rd_kafka_AdminOptions_new(target->client->rk, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS);
+	error = rd_kafka_AdminOptions_set_require_stable_offsets(options, 1);
+	if (error != NULL)
+		rd_kafka_error_destroy(error);
+	rd_kafka_AdminOptions_set_request_timeout(options, ANSWER_MS, NULL, 0);
+	rd_kafka_ListConsumerGroupOffsets(target->client->rk, &request, 1, options, target->replies);
+	rd_kafka_AdminOptions_destroy(options);
+	rd_kafka_ListConsumerGroupOffsets_destroy(request);
+	rd_kafka_topic_partition_list_destroy(partitions);
+}
+
+/* NULL: no answer in time. */
+static rd_kafka_event_t *
+await_reply(SxKafkaTarget *target)
+{
+	for (int waited = 0; waited < ANSWER_MS; waited += SLICE_MS)
+	{
+		rd_kafka_event_t *event;
+
+		CHECK_FOR_INTERRUPTS();
+		event = rd_kafka_queue_poll(target->replies, SLICE_MS);
+		if (event == NULL)
+			continue;
+		if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_LISTCONSUMERGROUPOFFSETS_RESULT)
+			return event;
+		rd_kafka_event_destroy(event);
+	}
+	return NULL;
+}
+
+/* Stable: while a transaction that moves it is being ended it is asked for again. */
+static void
+read_mark(SxKafkaTarget *target, Mark *mark)
+{
+	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ANSWER_MS);
+	rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR__TIMED_OUT;
+	char		reason[256] = "no answer";
+
+	do
+	{
+		rd_kafka_event_t *event;
+
+		memset(mark, 0, sizeof(*mark));
+		mark->batch = -1;
+		request_mark(target);
+		event = await_reply(target);
+		if (event == NULL)
+			break;
+		code = parse_reply(event, mark, reason, sizeof(reason));
+		rd_kafka_event_destroy(event);
+		if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+			return;
+		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 20, PG_WAIT_EXTENSION);
+		CHECK_FOR_INTERRUPTS();
+	} while ((code == RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT ||
+			  code == RD_KAFKA_RESP_ERR_NOT_COORDINATOR ||
+			  code == RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE ||
+			  code == RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS) &&
+			 GetCurrentTimestamp() < until);
+	sx_kafka_raise(target->client, code, reason, "could not read the mark of the output in topic \"%s\"",
+				   target->stream->mark_topic);
+}
+
+/* Nothing else says so in time: a mark can be read, and missing, of any topic. */
+static void
+check_topic(SxKafkaTarget *target)
+{
+	int			n;
+	SxKafkaTopic *topics = sx_kafka_topics(target->client, target->stream->mark_topic, ANSWER_MS, &n);
+
+	if (n == 1 && topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR)
+		return;
+	sx_kafka_raise(target->client,
+				   n == 1 ? topics[0].err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, NULL,
+				   "could not write to topic \"%s\"", target->stream->mark_topic);
+}
+
+int64
+sx_kafka_target_mark(SxKafkaTarget *target, const char **foreign)
+{
+	Mark		mark;
+
+	check_topic(target);
+	read_mark(target, &mark);
+	target->marked_at = mark.at;
+	if (foreign != NULL && mark.exists && mark.timeline > GetWALInsertionTimeLine())
+		*foreign = psprintf("It was written on timeline %lld, this server is on timeline %u: another one was promoted and took over.",
+							(long long) mark.timeline, GetWALInsertionTimeLine());
+	return mark.batch;
+}
+
+/* Thread: of sx_kafka_call. arg: where the error goes. */
+static rd_kafka_resp_err_t
+init_transactions(rd_kafka_t *rk, void *arg)
+{
+	rd_kafka_error_t *error = rd_kafka_init_transactions(rk, ANSWER_MS);
+	rd_kafka_resp_err_t code = rd_kafka_error_code(error);
+
+	if (error != NULL)
+	{
+		strlcpy(arg, rd_kafka_error_string(error), REASON_SIZE);
+		rd_kafka_error_destroy(error);
+	}
+	return code;
+}
+
+void
+sx_kafka_target_take(SxKafkaTarget *target)
+{
+	char	   *reason = calloc(1, REASON_SIZE);
+	rd_kafka_resp_err_t code;
+	char	   *said;
+
+	if (reason == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+	code = sx_kafka_call(target->client, init_transactions, reason, free);
+	said = pstrdup(reason);
+	free(reason);
+	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+		sx_kafka_raise(target->client, code, said, "could not begin to write to topic \"%s\"",
+					   target->stream->mark_topic);
+}
+
+/* ---- publishing ---- */
+
+static void
+end_intent(SxKafkaTarget *target, int64 batch)
+{
+	char	   *metadata = print_metadata(target, batch);
+
+	if (sx_kafka_publisher_end(target->publisher, batch, metadata))
+	{
+		target->last_end = batch;
+		target->marked_at = time(NULL);
+	}
+	pfree(metadata);
+}
+
+/* The mark stays where it is; only who writes it changes. */
+static void
+touch_mark(SxKafkaTarget *target, int64 mark)
+{
+	if (sx_kafka_publisher_put(target->publisher, "", 0))
+		end_intent(target, mark);
+}
+
+void
+sx_kafka_target_begin(SxKafkaTarget *target, int64 mark)
+{
+	if (target->publisher != NULL)
+		sx_kafka_publisher_set_published(target->publisher, mark);
+	else
+	{
+		SxKafkaPublisherConfig config = {
+			.client = target->client,
+			.group = target->group,
+			.mark_topic = target->stream->mark_topic,
+			.published = mark,
+		};
+
+		target->publisher = sx_kafka_publisher_start(&config);
+		if (target->publisher == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_OUT_OF_MEMORY),
+					 errmsg("could not start a thread that publishes to topic \"%s\"",
+							target->stream->mark_topic)));
+		touch_mark(target, mark);
+	}
+}
+
+bool
+sx_kafka_target_put(SxKafkaTarget *target, const char *bytes, int len)
+{
+	return sx_kafka_publisher_put(target->publisher, bytes, len);
+}
+
+bool
+sx_kafka_target_end(SxKafkaTarget *target, int64 batch_id)
+{
+	end_intent(target, batch_id);
+	return target->last_end == batch_id;
+}
+
+/* Whoever was fenced asks who did it before he gives up (check_fenced). */
+static void
+raise_failure(SxKafkaTarget *target, const SxKafkaFailure *failure)
+{
+	if (failure->fenced)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("the brokers take no more from this producer for topic \"%s\"",
+						target->stream->mark_topic),
+				 errdetail("librdkafka: %s", failure->message)));
+	sx_kafka_raise(target->client, failure->code, failure->message,
+				   "could not publish to topic \"%s\"", target->stream->mark_topic);
+}
+
+int64
+sx_kafka_target_published(SxKafkaTarget *target)
+{
+	SxKafkaFailure failure;
+
+	if (target->publisher == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 errmsg("publishing to topic \"%s\" has not begun", target->stream->mark_topic)));
+	if (sx_kafka_publisher_failed(target->publisher, &failure))
+		raise_failure(target, &failure);
+	return sx_kafka_publisher_published(target->publisher);
+}
+
+/*
+ * Only a mark of this process proves that nobody else took the identity: then it
+ * was our own transaction that the brokers gave up.
+ */
+static void
+check_fenced(SxKafkaTarget *target)
+{
+	Mark		mark;
+
+	read_mark(target, &mark);
+	if (!mark.exists || strcmp(mark.run, target->run) == 0)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_SX_FENCED),
+			 errmsg("another process publishes to topic \"%s\" in this one's place",
+					target->stream->mark_topic),
+			 errdetail("It took transactional id \"%s\"; its mark is batch %lld, of timeline %lld.",
+					   target->transactional_id, (long long) mark.batch, (long long) mark.timeline),
+			 errhint("Another server runs the same query against the same cluster: a restored copy, or a former primary. Stop one of them, or set streamx.external_sinks to \"muted\" there.")));
+}
+
+int64
+sx_kafka_target_resume(SxKafkaTarget *target)
+{
+	SxKafkaFailure failure;
+
+	if (target->publisher != NULL &&
+		sx_kafka_publisher_failed(target->publisher, &failure))
+	{
+		if (failure.fenced)
+			check_fenced(target);
+		if (failure.fatal || failure.fenced)
+			close_producer(target);
+		else if (!sx_kafka_publisher_reset(target->publisher))
+			raise_failure(target, &failure);
+	}
+	if (target->client == NULL)
+		open_producer(target);
+	if (target->publisher == NULL)
+		sx_kafka_target_take(target);
+	return sx_kafka_target_mark(target, NULL);
+}
+
+const char *
+sx_kafka_target_look(SxKafkaTarget *target)
+{
+	long long	busy;
+
+	if (target->publisher == NULL)
+		return NULL;
+	busy = sx_kafka_publisher_busy(target->publisher);
+	if (busy == 0 && time(NULL) > target->marked_at + RENEW_EVERY_S &&
+		sx_kafka_publisher_published(target->publisher) == target->last_end)
+		touch_mark(target, target->last_end);
+	sx_kafka_client_poll(target->client);
+	if (busy < SILENT_MS)
+		return NULL;
+	if (target->client->cause_text != NULL)
+		strlcpy(target->trouble, target->client->cause_text, sizeof(target->trouble));
+	else
+		snprintf(target->trouble, sizeof(target->trouble),
+				 "the brokers have not taken a transaction for %lld s", busy / 1000);
+	return target->trouble;
+}
