@@ -182,9 +182,11 @@ sx_sink_recover(SxEngine *engine, char **detail)
 	if (engine->sink->routine->recover != NULL)
 		engine->sink->routine->recover(engine->sink, at->batch_id);
 	if (engine->npending > 0 && mark >= pending[0])
-	{
 		sx_outbox_delete(engine->query->id, mark);
-		engine->npending = sx_outbox_pending(engine->query->id, &pending);
+	while (engine->npending > 0 && pending[0] <= mark)
+	{
+		pending++;				/* it is there already */
+		engine->npending--;
 	}
 	sx_publish_adopt(engine, engine->npending, pending, mark);
 	if (engine->sink->routine->begin != NULL)

@@ -23,6 +23,8 @@
 #include "utils/typcache.h"
 #include "utils/varlena.h"
 
+#include "format/format.h"
+#include "kafka/settings.h"
 #include "sink/kafka_intent.h"
 #include "sink/kafka_rows.h"
 
@@ -46,11 +48,11 @@ struct SxKafkaRows
 	int			max_bytes;
 	AttrNumber	part[NPARTS];	/* column that is it, 0: none */
 
-	/* the row as JSON */
-	TupleDesc	value_desc;		/* NULL: the value is a column */
-	AttrNumber *value_columns;
-	Datum	   *values;
-	bool	   *nulls;
+	/* the row in a format */
+	bool	   *from_value;		/* by column: it is in the value */
+	const char **fields;		/* by column: its name there, NULL: its own */
+	SxEncoder  *encoder;		/* NULL: the value is a column */
+	StringInfoData value;
 
 	/* the key of named columns */
 	int			nkeys;
@@ -200,9 +202,9 @@ column_named(TupleDesc desc, const char *name)
 
 /* ---- what is what ---- */
 
-/* The option "metadata" of a column of the stream, or NULL. */
+/* An option of a column of the stream, or NULL. */
 static const char *
-metadata_option(Relation stream, AttrNumber attnum)
+column_option(Relation stream, AttrNumber attnum, const char *name)
 {
 	ListCell   *lc;
 
@@ -210,7 +212,7 @@ metadata_option(Relation stream, AttrNumber attnum)
 	{
 		DefElem    *option = lfirst(lc);
 
-		if (strcmp(option->defname, "metadata") == 0)
+		if (sx_kafka_name_is(option->defname, name))
 			return defGetString(option);
 	}
 	return NULL;
@@ -248,25 +250,22 @@ matching_column(const SxKafkaRowsConfig *config, Form_pg_attribute att)
 	return attnum;
 }
 
-/*
- * Any other format: columns with the option metadata are parts of the record, all
- * others are in the value.  Returns how many are.
- */
-static int
+/* Any other format: columns with the option metadata are parts of the record, all others are in the value. */
+static void
 find_parts(SxKafkaRows *rows, const SxKafkaRowsConfig *config)
 {
-	int			n = 0;
-
 	for (int i = 0; i < rows->desc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(rows->desc, i);
+		AttrNumber	column;
 		const char *metadata;
 		bool		found = false;
 
 		if (att->attisdropped)
 			continue;
-		metadata = metadata_option(config->stream,
-								   config->is_result ? matching_column(config, att) : i + 1);
+		column = config->is_result ? matching_column(config, att) : i + 1;
+		metadata = column_option(config->stream, column, "metadata");
+		rows->fields[i] = column_option(config->stream, column, "field");
 		for (int part = 0; metadata != NULL && part < NPARTS; part++)
 			if (pg_strcasecmp(metadata, part_names[part]) == 0)
 			{
@@ -274,23 +273,36 @@ find_parts(SxKafkaRows *rows, const SxKafkaRowsConfig *config)
 				found = true;
 			}
 		/* offset, timestamp and timestamp_type are Kafka's to give. */
-		if (metadata == NULL && !found)
-			rows->value_columns[n++] = i + 1;
+		rows->from_value[i] = metadata == NULL && !found;
 	}
-	return n;
 }
 
 /* A raw stream and a result without the column "value": everything is data. */
-static int
+static void
 all_columns(SxKafkaRows *rows)
 {
-	int			n = 0;
-
 	memset(rows->part, 0, sizeof(rows->part));
 	for (int i = 0; i < rows->desc->natts; i++)
-		if (!TupleDescAttr(rows->desc, i)->attisdropped)
-			rows->value_columns[n++] = i + 1;
-	return n;
+		rows->from_value[i] = !TupleDescAttr(rows->desc, i)->attisdropped;
+}
+
+static void
+open_encoder(SxKafkaRows *rows, const SxKafkaRowsConfig *config, bool raw)
+{
+	const SxFormatRoutine *routine = sx_format_routine(raw ? "json" : config->format);
+	SxFormatTarget target = {
+		.desc = rows->desc,
+		.from_value = rows->from_value,
+		.fields = rows->fields,
+	};
+
+	if (routine->open_encoder == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("rows cannot be written to Kafka in format \"%s\"", config->format),
+				 errhint("Use format \"json\" or \"raw\".")));
+	rows->encoder = routine->open_encoder(&target, sx_format_options_parse(config->format_options));
+	initStringInfo(&rows->value);
 }
 
 static TupleDesc
@@ -356,7 +368,6 @@ sx_kafka_rows_open(const SxKafkaRowsConfig *config)
 {
 	SxKafkaRows *rows = palloc0(sizeof(SxKafkaRows));
 	bool		raw = config->format == NULL || pg_strcasecmp(config->format, "raw") == 0;
-	int			n = 0;
 
 	rows->row_context = AllocSetContextCreate(CurrentMemoryContext, "kafka row",
 											  ALLOCSET_DEFAULT_SIZES);
@@ -364,16 +375,12 @@ sx_kafka_rows_open(const SxKafkaRowsConfig *config)
 	rows->desc = CreateTupleDescCopy(config->desc);
 	rows->topic = config->topic != NULL ? pstrdup(config->topic) : NULL;
 	rows->max_bytes = config->max_bytes;
-	rows->value_columns = palloc(sizeof(AttrNumber) * Max(rows->desc->natts, 1));
-	if (!raw && pg_strcasecmp(config->format, "json") != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("rows cannot be written to Kafka in format \"%s\"", config->format),
-				 errhint("Use format \"json\" or \"raw\".")));
+	rows->from_value = palloc0(sizeof(bool) * Max(rows->desc->natts, 1));
+	rows->fields = palloc0(sizeof(char *) * Max(rows->desc->natts, 1));
 	if (raw)
 		find_raw_parts(rows);
 	else
-		n = find_parts(rows, config);
+		find_parts(rows, config);
 	if (raw && rows->part[PART_VALUE] == 0)
 	{
 		if (!config->is_result)
@@ -381,16 +388,12 @@ sx_kafka_rows_open(const SxKafkaRowsConfig *config)
 					(errcode(ERRCODE_UNDEFINED_COLUMN),
 					 errmsg("stream \"%s\" has no column \"value\"", rows->stream),
 					 errhint("Give it the columns of a Kafka record, or a format such as \"json\".")));
-		n = all_columns(rows);
+		all_columns(rows);
 	}
 	for (int part = 0; part < NPARTS; part++)
 		check_part(rows, part);
 	if (rows->part[PART_VALUE] == 0)
-	{
-		rows->value_desc = project(rows->desc, n, rows->value_columns);
-		rows->values = palloc(sizeof(Datum) * Max(n, 1));
-		rows->nulls = palloc(sizeof(bool) * Max(n, 1));
-	}
+		open_encoder(rows, config, raw);
 	find_keys(rows, config->key_columns);
 	if (rows->topic == NULL && rows->part[PART_TOPIC] == 0)
 		ereport(ERROR,
@@ -434,12 +437,11 @@ encode_value(SxKafkaRows *rows, TupleTableSlot *slot, int *len)
 	if (attnum != 0)
 		return slot->tts_isnull[attnum - 1] ? NULL :
 			bytes_of(slot->tts_values[attnum - 1], base_type(rows->desc, attnum), len);
-	for (int i = 0; i < rows->value_desc->natts; i++)
-	{
-		rows->values[i] = slot->tts_values[rows->value_columns[i] - 1];
-		rows->nulls[i] = slot->tts_isnull[rows->value_columns[i] - 1];
-	}
-	return text_bytes(row_as_json(rows->value_desc, rows->values, rows->nulls), len);
+	resetStringInfo(&rows->value);
+	if (!sx_encode(rows->encoder, slot, &rows->value))
+		return NULL;
+	*len = rows->value.len;
+	return rows->value.data;
 }
 
 /* One column as its text (bytea as it is), several as a JSON object. */

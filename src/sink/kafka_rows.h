@@ -12,6 +12,7 @@
 
 #include "executor/tuptable.h"
 #include "lib/stringinfo.h"
+#include "nodes/pg_list.h"
 #include "utils/relcache.h"
 
 typedef struct SxKafkaRows SxKafkaRows;
@@ -23,6 +24,7 @@ typedef struct SxKafkaRowsConfig
 	bool		is_result;		/* columns are matched by name */
 	const char *topic;			/* of the stream; NULL: each row names its own */
 	const char *format;			/* of the stream; NULL: raw */
+	List	   *format_options;	/* of the stream */
 	const char *key_columns;	/* comma-separated; NULL: none */
 	int			max_bytes;		/* of a record */
 } SxKafkaRowsConfig;

@@ -21,6 +21,8 @@
 #include "sink/kafka_target.h"
 #include "sink/sinks.h"
 
+#define ANSWER_MS	30000
+
 typedef struct KafkaSink
 {
 	SxSink		sink;
@@ -60,6 +62,7 @@ open_rows(Relation rel, const SxKafkaStream *stream, const SxSinkConfig *config)
 		.is_result = true,
 		.topic = stream->topic,
 		.format = stream->format,
+		.format_options = stream->format_options,
 		.key_columns = config->query->options.key_columns != NULL ?
 			config->query->options.key_columns : stream->key_columns,
 		.max_bytes = stream->max_bytes,
@@ -93,7 +96,8 @@ kafka_open(const SxSinkConfig *config)
 	self->target =
 		sx_kafka_target_open(self->stream, config->query->owner,
 							 DatumGetCString(DirectFunctionCall1(uuid_out,
-																 UUIDPGetDatum(&config->query->incarnation))));
+																 UUIDPGetDatum(&config->query->incarnation))),
+							 ANSWER_MS);
 	return &self->sink;
 }
 

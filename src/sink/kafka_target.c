@@ -28,7 +28,6 @@
 #include "sink/kafka_target.h"
 
 #define SLICE_MS		100		/* a library call blocks so long, then interrupts are looked at */
-#define ANSWER_MS		30000	/* so long without an answer is an error */
 #define REASON_SIZE		512
 #define SILENT_MS		2000	/* a transaction that takes longer is worth a word */
 #define DEFAULT_MAX_BYTES	1000000
@@ -42,6 +41,7 @@ struct SxKafkaTarget
 	MemoryContext context;
 	const SxKafkaStream *stream;	/* lives longer */
 	Oid			user;
+	int			answer_ms;		/* so long without an answer is an error */
 	char	   *identity;
 	char	   *transactional_id;
 	char	   *group;
@@ -77,22 +77,23 @@ sx_kafka_stream_read(Oid relid)
 	stream->relid = relid;
 	stream->name = get_rel_name(relid);
 	stream->max_bytes = DEFAULT_MAX_BYTES;
-	foreach(lc, GetForeignTable(relid)->options)
+	stream->format_options = GetForeignTable(relid)->options;
+	foreach(lc, stream->format_options)
 	{
 		DefElem    *option = lfirst(lc);
 		char	   *value = defGetString(option);
 
-		if (pg_strcasecmp(option->defname, "topic") == 0 ||
-			(pg_strcasecmp(option->defname, "subscribe") == 0 && strchr(value, ',') == NULL))
+		if (sx_kafka_name_is(option->defname, "topic") ||
+			(sx_kafka_name_is(option->defname, "subscribe") && strchr(value, ',') == NULL))
 			stream->topic = value;
-		else if (pg_strcasecmp(option->defname, "mark_topic") == 0)
+		else if (sx_kafka_name_is(option->defname, "mark_topic"))
 			stream->mark_topic = value;
-		else if (pg_strcasecmp(option->defname, "format") == 0)
+		else if (sx_kafka_name_is(option->defname, "format"))
 			stream->format = value;
-		else if (pg_strcasecmp(option->defname, "key_columns") == 0)
+		else if (sx_kafka_name_is(option->defname, "key_columns"))
 			stream->key_columns = value;
-		else if (pg_strcasecmp(option->defname, "kafka.message.max.bytes") == 0 ||
-				 pg_strcasecmp(option->defname, "kafka.max.request.size") == 0)
+		else if (sx_kafka_name_is(option->defname, "kafka.message.max.bytes") ||
+				 sx_kafka_name_is(option->defname, "kafka.max.request.size"))
 			stream->max_bytes = pg_strtoint32(value);
 	}
 	if (stream->mark_topic == NULL)
@@ -144,7 +145,7 @@ close_producer(SxKafkaTarget *target)
 }
 
 SxKafkaTarget *
-sx_kafka_target_open(const SxKafkaStream *stream, Oid user, const char *identity)
+sx_kafka_target_open(const SxKafkaStream *stream, Oid user, const char *identity, int answer_ms)
 {
 	SxKafkaTarget *target = palloc0(sizeof(SxKafkaTarget));
 	pg_uuid_t	run;
@@ -152,6 +153,7 @@ sx_kafka_target_open(const SxKafkaStream *stream, Oid user, const char *identity
 	target->context = CurrentMemoryContext;
 	target->stream = stream;
 	target->user = user;
+	target->answer_ms = answer_ms;
 	target->identity = pstrdup(identity);
 	target->transactional_id = psprintf("streamx-" UINT64_FORMAT "-%s-0-0",
 										GetSystemIdentifier(), identity);
@@ -161,6 +163,13 @@ sx_kafka_target_open(const SxKafkaStream *stream, Oid user, const char *identity
 	target->last_end = -1;
 	open_producer(target);
 	return target;
+}
+
+bool
+sx_kafka_target_idle(SxKafkaTarget *target)
+{
+	return target->publisher == NULL ||
+		sx_kafka_publisher_published(target->publisher) >= target->last_end;
 }
 
 void
@@ -271,7 +280,7 @@ request_mark(SxKafkaTarget *target)
 	error = rd_kafka_AdminOptions_set_require_stable_offsets(options, 1);
 	if (error != NULL)
 		rd_kafka_error_destroy(error);
-	rd_kafka_AdminOptions_set_request_timeout(options, ANSWER_MS, NULL, 0);
+	rd_kafka_AdminOptions_set_request_timeout(options, target->answer_ms, NULL, 0);
 	rd_kafka_ListConsumerGroupOffsets(target->client->rk, &request, 1, options, target->replies);
 	rd_kafka_AdminOptions_destroy(options);
 	rd_kafka_ListConsumerGroupOffsets_destroy(request);
@@ -282,7 +291,7 @@ request_mark(SxKafkaTarget *target)
 static rd_kafka_event_t *
 await_reply(SxKafkaTarget *target)
 {
-	for (int waited = 0; waited < ANSWER_MS; waited += SLICE_MS)
+	for (int waited = 0; waited < target->answer_ms; waited += SLICE_MS)
 	{
 		rd_kafka_event_t *event;
 
@@ -301,7 +310,7 @@ await_reply(SxKafkaTarget *target)
 static void
 read_mark(SxKafkaTarget *target, Mark *mark)
 {
-	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ANSWER_MS);
+	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), target->answer_ms);
 	rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR__TIMED_OUT;
 	char		reason[256] = "no answer";
 
@@ -335,7 +344,7 @@ static void
 check_topic(SxKafkaTarget *target)
 {
 	int			n;
-	SxKafkaTopic *topics = sx_kafka_topics(target->client, target->stream->mark_topic, ANSWER_MS, &n);
+	SxKafkaTopic *topics = sx_kafka_topics(target->client, target->stream->mark_topic, target->answer_ms, &n);
 
 	if (n == 1 && topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR)
 		return;
@@ -358,16 +367,22 @@ sx_kafka_target_mark(SxKafkaTarget *target, const char **foreign)
 	return mark.batch;
 }
 
-/* Thread: of sx_kafka_call. arg: where the error goes. */
+typedef struct InitCall
+{
+	int			timeout_ms;
+	char		reason[REASON_SIZE];	/* out */
+} InitCall;
+
+/* Thread: of sx_kafka_call. */
 static rd_kafka_resp_err_t
 init_transactions(rd_kafka_t *rk, void *arg)
 {
-	rd_kafka_error_t *error = rd_kafka_init_transactions(rk, ANSWER_MS);
+	rd_kafka_error_t *error = rd_kafka_init_transactions(rk, ((InitCall *) arg)->timeout_ms);
 	rd_kafka_resp_err_t code = rd_kafka_error_code(error);
 
 	if (error != NULL)
 	{
-		strlcpy(arg, rd_kafka_error_string(error), REASON_SIZE);
+		strlcpy(((InitCall *) arg)->reason, rd_kafka_error_string(error), REASON_SIZE);
 		rd_kafka_error_destroy(error);
 	}
 	return code;
@@ -376,16 +391,17 @@ init_transactions(rd_kafka_t *rk, void *arg)
 void
 sx_kafka_target_take(SxKafkaTarget *target)
 {
-	char	   *reason = calloc(1, REASON_SIZE);
+	InitCall   *call = calloc(1, sizeof(InitCall));
 	rd_kafka_resp_err_t code;
 	char	   *said;
 
-	if (reason == NULL)
+	if (call == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
-	code = sx_kafka_call(target->client, init_transactions, reason, free);
-	said = pstrdup(reason);
-	free(reason);
+	call->timeout_ms = target->answer_ms;
+	code = sx_kafka_call(target->client, init_transactions, call, free);
+	said = pstrdup(call->reason);
+	free(call);
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		sx_kafka_raise(target->client, code, said, "could not begin to write to topic \"%s\"",
 					   target->stream->mark_topic);

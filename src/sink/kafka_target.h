@@ -21,7 +21,7 @@
 #ifndef SX_SINK_KAFKA_TARGET_H
 #define SX_SINK_KAFKA_TARGET_H
 
-#include "lib/stringinfo.h"
+#include "nodes/pg_list.h"
 
 typedef struct SxKafkaTarget SxKafkaTarget;
 
@@ -33,6 +33,7 @@ typedef struct SxKafkaStream
 	char	   *topic;			/* NULL: rows name it */
 	char	   *mark_topic;		/* where the mark is */
 	char	   *format;			/* NULL: raw */
+	List	   *format_options;
 	char	   *key_columns;	/* NULL: none */
 	int			max_bytes;		/* of a record */
 } SxKafkaStream;
@@ -40,8 +41,12 @@ typedef struct SxKafkaStream
 /* Errors if the stream cannot be written to. */
 extern SxKafkaStream *sx_kafka_stream_read(Oid relid);
 
-/* Makes the producer; connects to nothing yet. Lives in CurrentMemoryContext. user: whose user mapping. */
-extern SxKafkaTarget *sx_kafka_target_open(const SxKafkaStream *stream, Oid user, const char *identity);
+/*
+ * Makes the producer; connects to nothing yet. Lives in CurrentMemoryContext, and
+ * stream as long. user: whose user mapping; answer_ms: that brokers may take for an answer.
+ */
+extern SxKafkaTarget *sx_kafka_target_open(const SxKafkaStream *stream, Oid user,
+										   const char *identity, int answer_ms);
 
 /*
  * The last batch that is there, -1: none. *foreign, if not NULL: says that the
@@ -68,6 +73,9 @@ extern int64 sx_kafka_target_resume(SxKafkaTarget *target);
 
 /* What a long transaction waits for, for people; NULL: nothing to be said. Renews an old mark. */
 extern const char *sx_kafka_target_look(SxKafkaTarget *target);
+
+/* Nothing was handed over that is not there. */
+extern bool sx_kafka_target_idle(SxKafkaTarget *target);
 
 /* Never raises an error; within a second. */
 extern void sx_kafka_target_close(SxKafkaTarget *target);
