@@ -155,6 +155,7 @@ decode_record(SxReader *in)
 {
 	uint64		natts = sx_read_varint(in);
 	TupleDesc	desc;
+	HeapTuple	tuple;
 	Datum	   *values;
 	bool	   *nulls;
 	Datum		result;
@@ -188,7 +189,10 @@ decode_record(SxReader *in)
 		}
 	}
 	BlessTupleDesc(desc);
-	result = HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
+	tuple = heap_form_tuple(desc, values, nulls);
+	/* a chunk of its own, that can be freed: a formed tuple's row lies within another */
+	result = heap_copy_tuple_as_datum(tuple, desc);
+	heap_freetuple(tuple);
 	pfree(values);
 	pfree(nulls);
 	return result;
