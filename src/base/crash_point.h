@@ -10,6 +10,12 @@
 #ifndef SX_BASE_CRASH_POINT_H
 #define SX_BASE_CRASH_POINT_H
 
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #ifdef SX_CRASH_POINTS
 extern void sx_crash_point(const char *name);
 #define SX_CRASH_POINT(name)	sx_crash_point(name)
@@ -20,6 +26,10 @@ extern bool sx_crash_point_fails(const char *name);
 #else
 #define SX_CRASH_POINT(name)	((void) 0)
 #define SX_CRASH_POINT_FAILS(name)	false
+#endif
+
+#ifdef __cplusplus
+}
 #endif
 
 #endif

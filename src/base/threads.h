@@ -13,4 +13,12 @@
 extern void sx_threads_begin(void);
 extern void sx_threads_end(void);
 
+/*
+ * A library was left in the middle of something, out of memory say: its threads
+ * and locks are not to be touched again.  The process finishes what it does
+ * without the library and ends soon; at its end it doesn't wait for them.
+ */
+extern void sx_process_abandon(void);
+extern bool sx_process_abandoned(void);
+
 #endif

@@ -101,9 +101,9 @@ sx_outbox_append(int64 query_id, int64 batch_id, const char *data, int len)
 	Size		total;
 
 	packed_len = ZSTD_compress(packed, bound, data, len, ZSTD_LEVEL);
-	if (ZSTD_isError(packed_len))
+	if (ZSTD_isError(packed_len))	/* there is room for any output: it can only lack memory */
 		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
+				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not compress the output of batch %lld", (long long) batch_id),
 				 errdetail("zstd: %s", ZSTD_getErrorName(packed_len))));
 	memcpy(header.magic, "SXI1", 4);

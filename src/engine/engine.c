@@ -333,7 +333,12 @@ sx_engine_abort(SxEngine *engine, const ErrorData *error)
 		sx_exec_abort(engine->exec);
 	if (engine->state != NULL)
 		sx_state_abort(engine->state);
-	if (engine->maintaining)
+
+	/*
+	 * Memory can run out in the middle of anything, also of what an abort does not
+	 * undo (a grown hash table, a half loaded cell): the state is made again.
+	 */
+	if (engine->maintaining || error->sqlerrcode == ERRCODE_OUT_OF_MEMORY)
 		engine->state_lost = true;
 	engine->maintaining = false;
 

@@ -520,8 +520,9 @@ list_room(MemoryContext context, void *list, uint32 n, uint32 *allocated, Size s
 		return list;
 	if (list == NULL)
 	{
+		list = MemoryContextAlloc(context, 256 * size);
 		*allocated = 256;
-		return MemoryContextAlloc(context, *allocated * size);
+		return list;
 	}
 	list = repalloc_huge(list, (Size) *allocated * 2 * size);
 	*allocated *= 2;
