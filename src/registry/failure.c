@@ -10,6 +10,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
+#include "commands/async.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
@@ -73,6 +74,19 @@ text_datum(const char *text, bool *isnull)
 	return text == NULL ? (Datum) 0 : CStringGetTextDatum(text);
 }
 
+/*
+ * Anybody may listen, so nothing but the name is said: messages quote rows.  The
+ * rest is in streamx.failures, for those who may see it.
+ */
+static void
+notify(int64 query_id)
+{
+	SxQuery    *query = sx_query_by_id(query_id, true);
+
+	if (query != NULL)
+		Async_Notify(SX_FAILURE_CHANNEL, query->name);
+}
+
 void
 sx_failure_append(int64 query_id, const ErrorData *error, int64 batch, const char *offsets)
 {
@@ -95,6 +109,7 @@ sx_failure_append(int64 query_id, const ErrorData *error, int64 batch, const cha
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
 	trim(query_id, SX_FAILURES_KEPT);
+	notify(query_id);
 }
 
 static char *

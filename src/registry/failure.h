@@ -11,6 +11,7 @@
 #include "utils/elog.h"
 
 #define SX_FAILURES_KEPT	100
+#define SX_FAILURE_CHANNEL	"streamx_failure"
 
 typedef struct SxFailure
 {
@@ -22,7 +23,10 @@ typedef struct SxFailure
 	char	   *context;
 } SxFailure;
 
-/* batch: the one that failed, -1 if unknown. offsets: JSON text or NULL. */
+/*
+ * batch: the one that failed, -1 if unknown. offsets: JSON text or NULL.
+ * With the commit goes a NOTIFY on SX_FAILURE_CHANNEL, the query's name its payload.
+ */
 extern void sx_failure_append(int64 query_id, const ErrorData *error, int64 batch,
 							  const char *offsets);
 
