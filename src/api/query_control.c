@@ -18,6 +18,7 @@
 
 #include "api/api.h"
 #include "api/query_definition.h"
+#include "api/query_loop.h"
 #include "api/query_view.h"
 #include "base/settings.h"
 #include "monitor/shared.h"
@@ -45,7 +46,7 @@ check_on_rewind(const char *on_rewind)
 
 /*
  * Whatever can be seen wrong is said here rather than by a worker: rights, what
- * cannot be streamed any more, a state that doesn't fit.
+ * cannot be streamed any more, a state that doesn't fit, a loop.
  */
 static void
 check_can_run(SxQuery *query)
@@ -54,6 +55,8 @@ check_can_run(SxQuery *query)
 
 	if (query->layout != NULL)
 		sx_layout_check(query->name, query->layout, plan->layout);
+	/* again: two that were created at the same time did not see each other */
+	sx_query_check_loop(query, plan);
 }
 
 static void

@@ -23,6 +23,7 @@
 
 #include "api/api.h"
 #include "api/query_definition.h"
+#include "api/query_loop.h"
 #include "api/query_view.h"
 #include "base/compat.h"
 #include "base/errors.h"
@@ -178,9 +179,8 @@ function_owner_of(Oid function)
 	return owner;
 }
 
-/* One that takes no rows, or one whose rows would come back as the next batch's input, for ever. */
 static void
-check_stream_sink(const SxQuery *query, const SxPlan *plan)
+check_stream_sink(const SxQuery *query)
 {
 	if (query->sink_kind == SX_SINK_STREAM && !sx_stream_is_insertable(query->sink_relation))
 		ereport(ERROR,
@@ -189,14 +189,6 @@ check_stream_sink(const SxQuery *query, const SxPlan *plan)
 						get_rel_name(query->sink_relation)),
 				 errdetail("Its rows come from its connector; it takes none."),
 				 errhint("Write into a stream without option \"connector\".")));
-	for (int i = 0; i < plan->nsources; i++)
-		if (plan->sources[i].relid == query->sink_relation)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("query \"%s\" would write into stream \"%s\", which it reads",
-							query->name, get_rel_name(query->sink_relation)),
-					 errdetail("Its own results would be its next input, without an end."),
-					 errhint("Write into another stream. If a loop is wanted, write from a foreach_batch function that decides when it ends.")));
 }
 
 /* As the owner: the table it makes is his, and his rights are what the worker has. */
@@ -216,8 +208,8 @@ prepare_sink(SxQuery *query, const SxPlan *plan)
 	SetUserIdAndSecContext(query->owner, saved.sec_context | SECURITY_LOCAL_USERID_CHANGE);
 	sx_sink_routine(query->sink_kind)->prepare(query, &config);
 	sx_user_back(&saved);
-	if (query->sink_kind == SX_SINK_STREAM || query->sink_kind == SX_SINK_KAFKA)
-		check_stream_sink(query, plan);
+	check_stream_sink(query);
+	sx_query_check_loop(query, plan);
 
 	if (query->sink_kind == SX_SINK_FOREACH_BATCH && superuser_arg(query->owner))
 	{

@@ -132,6 +132,24 @@ INSERT INTO streamx.query SELECT * FROM def_row;
 SELECT is((SELECT state FROM streamx.queries WHERE name = 'def_i'), 'created', 'a restored row is a query that was never started');
 SELECT is((SELECT concat(database, layout) FROM streamx.query WHERE name = 'def_i'), '0', 'of no database and without state');
 
+-- queries that would feed each other, through views and third ones too
+CREATE FOREIGN TABLE loop_a (k int) SERVER streamx;
+CREATE FOREIGN TABLE loop_b (k int) SERVER streamx;
+CREATE FOREIGN TABLE loop_c (k int) SERVER streamx;
+CREATE VIEW loop_view AS SELECT k FROM loop_b WHERE k > 0;
+SELECT create_query('loop_ab', 'SELECT k FROM loop_a', 'loop_b');
+SELECT create_query('loop_bc', 'SELECT k FROM loop_view', 'loop_c');
+SELECT is(sqlstate_of($$SELECT create_query('loop_ba', 'SELECT k FROM loop_b', 'loop_a')$$), '0A000', 'two queries that feed each other are refused');
+SELECT throws_like($$SELECT create_query('loop_ca', 'SELECT k FROM loop_c', 'loop_a')$$,
+	'results of query "loop_ca" would come back to it through stream "loop_c"', 'so are three');
+SELECT lives_ok($$SELECT create_query('loop_cd', 'SELECT k FROM loop_c', 'loop_out')$$, 'a table ends the way');
+SELECT is(sqlstate_of($$SELECT alter_query('loop_cd', sink => 'loop_a')$$), '0A000', 'altering a query is looked at, too');
+SELECT lives_ok($$SELECT create_query('loop_bb', 'SELECT k FROM loop_b', 'loop_c')$$, 'two ways to one stream are no loop');
+CREATE OR REPLACE VIEW loop_view AS SELECT b.k FROM loop_b b UNION ALL SELECT c.k FROM loop_c c;
+SELECT is(sqlstate_of($$SELECT start_query('loop_bc')$$), '0A000', 'a view that closed a loop is found at the start');
+SELECT drop_query(name) FROM streamx.queries WHERE name LIKE 'loop%';
+DROP FOREIGN TABLE loop_a, loop_b, loop_c CASCADE;
+
 -- drop
 SELECT drop_query(name) FROM streamx.queries;
 SELECT is((SELECT count(*) FROM streamx.query), 0::bigint, 'all are dropped');
