@@ -97,6 +97,16 @@ open_operator(const SxPlan *plan, const SxPlanOperator *planned, SxState *state)
 	return op;
 }
 
+static Bitmapset *
+key_columns(const SxPlanOperator *op)
+{
+	Bitmapset  *columns = NULL;
+
+	for (int i = 0; i < op->nkeys; i++)
+		columns = bms_add_member(columns, op->keys[i].input);
+	return columns;
+}
+
 SxExec *
 sx_exec_open(const SxPlan *plan, SxState *state)
 {
@@ -112,14 +122,15 @@ sx_exec_open(const SxPlan *plan, SxState *state)
 		Stage	   *stage = &exec->stages[i];
 
 		stage->segment = sx_segment_make(planned->segment,
-										 planned->op ? planned->op->input : plan->result);
+										 planned->op ? planned->op->input : plan->result,
+										 planned->op ? key_columns(planned->op) : NULL);
 		if (planned->op != NULL)
 			stage->op = open_operator(plan, planned->op, state);
 	}
 	if (plan->touched != NULL && plan->mode == SX_OUTPUT_UPDATE)
 	{
 		exec->touched_desc = ExecCleanTypeFromTL(plan->touched->targetList);
-		exec->touched = sx_segment_make(plan->touched, exec->touched_desc);
+		exec->touched = sx_segment_make(plan->touched, exec->touched_desc, NULL);
 	}
 	return exec;
 }
@@ -407,7 +418,7 @@ sx_exec_explain(const SxPlan *plan)
 	for (int i = plan->nstages - 1; i >= 0; i--)
 	{
 		const SxPlanStage *stage = &plan->stages[i];
-		SxSegment  *segment = sx_segment_make(stage->segment, NULL);
+		SxSegment  *segment = sx_segment_make(stage->segment, NULL, NULL);
 		ListCell   *cell;
 
 		if (stage->op == NULL)

@@ -57,6 +57,9 @@ struct SxSegment
 	dlist_node	node;			/* in all_segments */
 	const Query *query;
 	TupleDesc	expected;
+	const Bitmapset *keys;		/* columns that must be found again in every batch */
+	Bitmapset  *markers;		/* volatile from the start: watermark() calls */
+	bool		planned_once;
 	MemoryContext context;		/* of this struct */
 	MemoryContextCallback forget;
 
@@ -157,13 +160,14 @@ forget_segment(void *arg)
 }
 
 SxSegment *
-sx_segment_make(const Query *query, TupleDesc expected)
+sx_segment_make(const Query *query, TupleDesc expected, const Bitmapset *keys)
 {
 	SxSegment  *segment = palloc0(sizeof(SxSegment));
 
 	register_callbacks();
 	segment->query = query;
 	segment->expected = expected;
+	segment->keys = keys;
 	segment->context = CurrentMemoryContext;
 	dlist_push_tail(&all_segments, &segment->node);
 	segment->forget.func = forget_segment;
@@ -263,6 +267,40 @@ check_row(const SxSegment *segment, const PlannedStmt *plan)
 				 errhint("Drop the query and create it again.")));
 }
 
+/*
+ * What the cut refuses at the start can come about later: a function of a key is
+ * replaced by a volatile one.  Only the calls that the cut put in are volatile.
+ */
+static void
+check_keys(SxSegment *segment, const Query *query)
+{
+	ListCell   *cell;
+
+	foreach(cell, query->targetList)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, cell);
+
+		if (!bms_is_member(entry->resno, segment->keys) ||
+			bms_is_member(entry->resno, segment->markers) ||
+			!contain_volatile_functions((Node *) entry->expr))
+			continue;
+		if (segment->planned_once)
+			ereport(ERROR,
+					(errcode(ERRCODE_SX_NOT_STREAMABLE),
+					 errmsg("a grouping column of the continuous query has become volatile"),
+					 errdetail("A function that it uses was replaced or altered. A group must be found again in every batch."),
+					 errhint("Make the function IMMUTABLE or STABLE again, then start the query.")));
+		else
+		{
+			MemoryContext oldcontext = MemoryContextSwitchTo(segment->context);
+
+			segment->markers = bms_add_member(segment->markers, entry->resno);
+			MemoryContextSwitchTo(oldcontext);
+		}
+	}
+	segment->planned_once = true;
+}
+
 /* Streams and operators below are taken to give so many rows each. */
 static PlannedStmt *
 plan_for_rows(Query *query, double rows)
@@ -298,6 +336,7 @@ make_plan(SxSegment *segment, double rows)
 	PlannedStmt *plan;
 
 	check_objects_walker((Node *) query, NULL);
+	check_keys(segment, query);
 	AcquireRewriteLocks(query, true, false);
 	rewritten = QueryRewrite(query);
 	if (list_length(rewritten) != 1)

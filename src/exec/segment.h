@@ -16,9 +16,10 @@ typedef bool (*SxSegmentReceive) (void *arg, TupleTableSlot *slot);
 
 /*
  * In CurrentMemoryContext. The query is not modified and must stay. expected is
- * the row that it must give, checked whenever it was planned anew.
+ * the row that it must give, keys (or NULL) the columns that must not become
+ * volatile; both are checked whenever it was planned anew.
  */
-extern SxSegment *sx_segment_make(const Query *query, TupleDesc expected);
+extern SxSegment *sx_segment_make(const Query *query, TupleDesc expected, const Bitmapset *keys);
 
 /*
  * In a transaction with an active snapshot. env holds the batch's ephemeral

@@ -66,6 +66,26 @@ is($node->sql("SELECT count(*) FROM pg_locks l JOIN streamx.queries q ON q.pid =
 	WHERE q.name = 'sick' AND l.locktype = 'object' AND l.classid = 'streamx.query'::regclass AND l.objid = q.id::oid AND l.objsubid = 0 AND granted"),
 	'1', 'after an aborted batch the query is locked again');
 
+# --- who listens is told, and nothing but the name
+my $told = $node->sql(<<'SQL');
+LISTEN streamx_failure;
+UPDATE mood SET raise = '40001';
+INSERT INTO s VALUES (1);
+DO $$
+DECLARE
+	before bigint := (SELECT count(*) FROM streamx.failures);
+BEGIN
+	COMMIT;
+	WHILE (SELECT count(*) FROM streamx.failures) = before LOOP
+		PERFORM pg_sleep(0.05);
+	END LOOP;
+END $$;
+UPDATE mood SET raise = '';
+SELECT 'seen';
+SQL
+like($told, qr/notification "streamx_failure" with payload "sick" received/, 'a failure is notified');
+$node->poll("SELECT state = 'running' AND failures_in_a_row = 0 FROM streamx.queries WHERE name = 'sick'", 't', 40);
+
 # --- deterministic: three in a row, then failed
 mood('22012');
 ok(wait_state('sick', 'failed', 30), 'a failure that repeating cannot cure ends the query');
@@ -140,6 +160,27 @@ kill 9, pid_of('sick');
 ok($node->poll("SELECT count(*) FROM streamx.queries WHERE state = 'running'", '2', 30), 'kill -9 of a worker: after recovery both resume');
 $node->sql("INSERT INTO s VALUES (2)");
 $node->sql("SELECT process_all_available('sick', '20 s'), process_all_available('healthy', '20 s')");
+
+# --- a function of a grouping column is replaced under the running query
+$node->sql(<<'SQL');
+CREATE FUNCTION bucket(a int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN a % 3; END';
+GRANT ALL ON s TO owner;
+SELECT start_query('grouped', 'SELECT bucket(a) AS b, count(*) AS n FROM s GROUP BY bucket(a)', 'grouped_out', output_mode => 'update');
+INSERT INTO s VALUES (1), (2), (4);
+SELECT process_all_available('grouped', '20 s');
+CREATE OR REPLACE FUNCTION bucket(a int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN a % 3; END';
+INSERT INTO s VALUES (5);
+SELECT process_all_available('grouped', '20 s');
+CREATE OR REPLACE FUNCTION bucket(a int) RETURNS int LANGUAGE plpgsql VOLATILE AS 'BEGIN RETURN a * random(); END';
+INSERT INTO s VALUES (7);
+SQL
+ok(wait_state('grouped', 'failed', 20), 'a function of a grouping column became volatile: the query fails');
+like(facts('grouped', 'last_error || hint'), qr/grouping column.*has become volatile.*IMMUTABLE or STABLE again/s, 'and says what to do');
+$node->sql("ALTER FUNCTION bucket IMMUTABLE; CREATE OR REPLACE FUNCTION bucket(a int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN a % 3; END'");
+$node->sql("SELECT start_query('grouped'); SELECT process_all_available('grouped', '20 s')");
+is($node->sql("SELECT string_agg(b || ':' || n, ' ' ORDER BY b) FROM grouped_out"),
+	$node->sql("SELECT string_agg(b || ':' || n, ' ' ORDER BY b) FROM streamx_query.grouped"), 'made stable again, it goes on');
+$node->sql("SELECT drop_query('grouped')");
 
 # --- a failing query with ticks is given up too
 $node->sql("SELECT create_query('ticks', 'SELECT f(a) AS a FROM s', 'noop', trigger => '300 ms')");
