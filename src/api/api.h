@@ -24,6 +24,7 @@ extern SxQuery *sx_api_owned_query(const char *name);
 
 /* May the current role see it: those, and pg_monitor. */
 extern bool sx_api_may_see(const SxQuery *query);
+extern SxQuery *sx_api_visible_query(const char *name);	/* or an error */
 
 /* The row as it is now that we have the lock that controls it; an error if it is gone. */
 extern SxQuery *sx_api_read_again(const SxQuery *query);

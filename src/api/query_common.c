@@ -78,6 +78,18 @@ sx_api_may_see(const SxQuery *query)
 }
 
 SxQuery *
+sx_api_visible_query(const char *name)
+{
+	SxQuery    *query = sx_query_by_name(name, false);
+
+	if (!sx_api_may_see(query))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("must be owner of query \"%s\"", name)));
+	return query;
+}
+
+SxQuery *
 sx_api_read_again(const SxQuery *query)
 {
 	SxQuery    *now = sx_query_by_id(query->id, true);

@@ -340,19 +340,6 @@ sx_api_query_visible(PG_FUNCTION_ARGS)
 
 /* ---------- progress ---------- */
 
-static SxQuery *
-visible_query(FunctionCallInfo fcinfo)
-{
-	char	   *name = sx_api_name_arg(fcinfo);
-	SxQuery    *query = sx_query_by_name(name, false);
-
-	if (!sx_api_may_see(query))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("must be owner of query \"%s\"", name)));
-	return query;
-}
-
 static Datum
 json_datum(const char *json)
 {
@@ -362,7 +349,7 @@ json_datum(const char *json)
 Datum
 sx_api_last_progress(PG_FUNCTION_ARGS)
 {
-	SxQuery    *query = visible_query(fcinfo);
+	SxQuery    *query = sx_api_visible_query(sx_api_name_arg(fcinfo));
 	SxBatchRecord *record = sx_query_is_copy(query) ? NULL : sx_batch_record_last_head(query->id);
 
 	if (record == NULL || record->batch_id < 0 || record->progress == NULL)
@@ -375,7 +362,7 @@ Datum
 sx_api_recent_progress(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	SxQuery    *query = visible_query(fcinfo);
+	SxQuery    *query = sx_api_visible_query(sx_api_name_arg(fcinfo));
 	Relation	table;
 	Relation	index;
 	SysScanDesc scan;

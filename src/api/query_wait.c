@@ -59,18 +59,6 @@ has_failed(const SxQuery *query)
 		query->wanted == SX_WANTED_SINK_UNKNOWN;
 }
 
-static SxQuery *
-visible_query(const char *name)
-{
-	SxQuery    *query = sx_query_by_name(name, false);
-
-	if (!sx_api_may_see(query))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("must be owner of query \"%s\"", name)));
-	return query;
-}
-
 /* No other process sees the start before our commit: waiting would be for ever. */
 static void
 refuse_own_start(const SxQuery *query)
@@ -200,7 +188,7 @@ sx_api_process_all_available(PG_FUNCTION_ARGS)
 	MemoryContext context;
 
 	drain.name = sx_api_name_arg(fcinfo);
-	query = visible_query(drain.name);
+	query = sx_api_visible_query(drain.name);
 	drain.id = query->id;
 	refuse_if_nothing_runs();
 	refuse_own_batch(query);
@@ -262,7 +250,7 @@ sx_api_await_termination(PG_FUNCTION_ARGS)
 	char	   *name = sx_api_name_arg(fcinfo);
 	int64		timeout = sx_api_timeout_arg(fcinfo, 1);
 	TimestampTz since = GetCurrentTimestamp();
-	SxQuery    *query = visible_query(name);
+	SxQuery    *query = sx_api_visible_query(name);
 	int64		id = query->id;
 	MemoryContext context = begin_looks();
 	bool		ended;

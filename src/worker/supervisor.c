@@ -2,8 +2,8 @@
  * supervisor.c
  *		Decides from the SQLSTATE alone (base/errors.h).
  *
- *	 transient      same process, after a back-off; every third in a row a fresh
- *	                process; for ever, or max_retries times
+ *	 transient      same process, after a back-off; every third in a row, or when this
+ *	                one is abandoned, a fresh process; for ever, or max_retries times
  *	 deterministic  a fresh process; FAILED after max_failures_in_a_row
  *	 permanent      FAILED at once
  *
@@ -24,6 +24,7 @@
 
 #include "base/errors.h"
 #include "base/settings.h"
+#include "base/threads.h"
 #include "checkpoint/batch_record.h"
 #include "registry/failure.h"
 #include "worker/supervisor.h"
@@ -87,7 +88,7 @@ verdict(const SxQuerySlot *slot, int max_retries, SxErrorClass class, bool *give
 			if (max_retries >= 0 && slot->transient_failures > max_retries)
 				return SX_VERDICT_END;
 			*give_up = false;
-			if (slot->transient_failures % TRANSIENT_PER_PROCESS == 0)
+			if (slot->transient_failures % TRANSIENT_PER_PROCESS == 0 || sx_process_abandoned())
 				return SX_VERDICT_RESTART;
 			return SX_VERDICT_RETRY;
 	}
@@ -152,25 +153,21 @@ offsets_json(const SxBatchRecord *record)
 	return buf.data;
 }
 
-/* Returns false when it could not be written down. */
+/*
+ * Runs in a transaction of its own. Returns false when that failed: it is logged,
+ * and nothing of it stays.
+ */
 static bool
-write_down(SxQuerySlot *slot, int64 query_id, const ErrorData *error, bool give_up)
+guarded_transaction(void (*body) (void *arg), void *arg)
 {
 	MemoryContext context = CurrentMemoryContext;
-	SxBatchRecord *record;
 	volatile bool ok = true;
 
 	PG_TRY();
 	{
 		StartTransactionCommand();
 		PushActiveSnapshot(GetTransactionSnapshot());
-		/* One that cannot be read is the failure. */
-		record = error->sqlerrcode == ERRCODE_SX_CHECKPOINT ? NULL :
-			sx_batch_record_last(query_id);
-		sx_failure_append(query_id, error, record != NULL ? record->batch_id + 1 : 0,
-						  offsets_json(record));
-		if (give_up)
-			(void) set_wanted(slot, query_id, SX_WANTED_FAILED);
+		body(arg);
 		PopActiveSnapshot();
 		CommitTransactionCommand();
 	}
@@ -189,6 +186,45 @@ write_down(SxQuerySlot *slot, int64 query_id, const ErrorData *error, bool give_
 	return ok;
 }
 
+typedef struct Failure
+{
+	SxQuerySlot *slot;
+	int64		query_id;
+	const ErrorData *error;
+	bool		give_up;
+} Failure;
+
+static void
+write_down(void *arg)
+{
+	const Failure *failure = arg;
+	SxBatchRecord *record;
+
+	/* One that cannot be read is the failure. */
+	record = failure->error->sqlerrcode == ERRCODE_SX_CHECKPOINT ? NULL :
+		sx_batch_record_last(failure->query_id);
+	sx_failure_append(failure->query_id, failure->error,
+					  record != NULL ? record->batch_id + 1 : 0, offsets_json(record));
+	if (failure->give_up)
+		(void) set_wanted(failure->slot, failure->query_id, SX_WANTED_FAILED);
+}
+
+typedef struct OwnerCheck
+{
+	int64		query_id;
+	Oid			owner;			/* as which the process runs */
+	bool		changed;
+} OwnerCheck;
+
+static void
+compare_owner(void *arg)
+{
+	OwnerCheck *check = arg;
+	SxQuery    *query = sx_query_by_id(check->query_id, true);
+
+	check->changed = query != NULL && query->owner != check->owner;
+}
+
 /*
  * REASSIGN OWNED while the process still runs as the old owner, whose rights are
  * gone: a fresh process is what helps, and nothing has failed.
@@ -196,32 +232,9 @@ write_down(SxQuerySlot *slot, int64 query_id, const ErrorData *error, bool give_
 static bool
 has_new_owner(const SxQuerySlot *slot, int64 query_id)
 {
-	MemoryContext context = CurrentMemoryContext;
-	volatile bool result = false;
+	OwnerCheck	check = {query_id, slot->owner, false};
 
-	PG_TRY();
-	{
-		SxQuery    *query;
-
-		StartTransactionCommand();
-		PushActiveSnapshot(GetTransactionSnapshot());
-		query = sx_query_by_id(query_id, true);
-		result = query != NULL && query->owner != slot->owner;
-		PopActiveSnapshot();
-		CommitTransactionCommand();
-	}
-	PG_CATCH();
-	{
-		HOLD_INTERRUPTS();
-		MemoryContextSwitchTo(context);
-		EmitErrorReport();
-		AbortCurrentTransaction();
-		FlushErrorState();
-		RESUME_INTERRUPTS();
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	return result;
+	return guarded_transaction(compare_owner, &check) && check.changed;
 }
 
 SxVerdict
@@ -229,6 +242,7 @@ sx_supervisor_judge(SxQuerySlot *slot, int64 query_id, const char *name,
 					int max_retries, const ErrorData *error)
 {
 	SxErrorClass class = sx_error_class(error->sqlerrcode);
+	Failure		failure = {slot, query_id, error};
 	SxVerdict	result;
 	bool		give_up;
 
@@ -236,7 +250,8 @@ sx_supervisor_judge(SxQuerySlot *slot, int64 query_id, const char *name,
 		return SX_VERDICT_RESTART;
 	count_failure(slot, class);
 	result = verdict(slot, max_retries, class, &give_up);
-	if (!write_down(slot, query_id, error, give_up) && give_up)
+	failure.give_up = give_up;
+	if (!guarded_transaction(write_down, &failure) && give_up)
 		result = SX_VERDICT_RESTART;	/* still wanted, so a fresh process tries, later */
 	if (give_up)
 		ereport(LOG,
