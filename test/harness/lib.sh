@@ -156,6 +156,9 @@ copy_server()
 		mkdir -p "$1${dir%/*}"
 		cp -a "$dir" "$1${dir%/*}/"
 	done
+	# one that brings its own libpq was built to live elsewhere
+	dir=$1$("$PG_CONFIG" --libdir)
+	[ ! -e "$dir/libpq.so.5" ] || export LD_LIBRARY_PATH=$dir
 	PG_CONFIG=$1$PG_CONFIG
 	PG_BIN=$1$PG_BIN
 	export PG_CONFIG

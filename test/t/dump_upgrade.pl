@@ -16,12 +16,14 @@ use StreamCheck;
 my $node = SxCluster->new('first', conf => ['max_connections = 40']);
 $node->start;
 
+# By the programs of $node, also where another server has the database.
 sub dump_of
 {
-	my ($db) = @_;
-	my $file = "$node->{dir}/$db.sql";
-	SxCluster::run_quietly("$node->{dir}/dump.log", "$node->{bin}/pg_dump", '-h', $node->{dir}, '-U', 'postgres', '-f', $file, $db) == 0
-	  or die SxCluster::slurp("$node->{dir}/dump.log");
+	my ($db, $from) = @_;
+	$from ||= $node;
+	my $file = "$from->{dir}/$db.sql";
+	SxCluster::run_quietly("$from->{dir}/dump.log", "$node->{bin}/pg_dump", '-h', $from->{dir}, '-U', 'postgres', '-f', $file, $db) == 0
+	  or die SxCluster::slurp("$from->{dir}/dump.log");
 	return $file;
 }
 
@@ -119,6 +121,33 @@ $node->sql('CREATE EXTENSION streamx');
 is($node->sql('SELECT count(*) FROM streamx.queries'), '0', 'a new extension begins empty');
 ok($node->is_up, 'the server is up');
 $node->remove;
+
+# ---------------------------------------------------------------- from an older server
+SKIP:
+{
+	skip 'no second server (make check16, make check18)', 6 unless $ENV{SX_OLD_BIN};
+	my $old = SxCluster->new('dumped', bin => $ENV{SX_OLD_BIN});
+	$old->start;
+	StreamCheck::set_up($old, state_store => 'rocksdb');
+	StreamCheck::start_all($old);
+	$old->sql('CALL write_for_a_while(30, 0)');
+	is(StreamCheck::final_differences($old), '', 'the queries ran on the older server');
+	my $text = SxCluster::slurp(dump_of('postgres', $old));
+	my $new = SxCluster->new('restored');
+	$new->start;
+	($rc, $out, $err) = $new->try_sql($text);
+	is($rc, 0, 'the dump of an older server restores without an error') or diag($err);
+	is($new->sql('SELECT DISTINCT state FROM streamx.queries'), 'created', 'its queries were never started here');
+	my $definitions = 'SELECT name, sink_kind, sink_name, output_mode, trigger, options, settings FROM streamx.query ORDER BY name';
+	is($new->sql($definitions), $old->sql($definitions), 'they are the same ones');
+	$old->remove;
+	$new->sql('TRUNCATE ref, appended_sink, updated_sink, copied_sink');
+	StreamCheck::start_all($new);
+	$new->sql('CALL write_for_a_while(30, 0)');
+	is(StreamCheck::final_differences($new), '', 'they run and are right');
+	ok($new->poll("SELECT bool_and(state = 'running') FROM streamx.queries", 't', 30), 'and go on running');
+	$new->remove;
+}
 
 # ---------------------------------------------------------------- pg_upgrade
 SKIP:
