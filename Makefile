@@ -6,8 +6,9 @@
 #	make check				every test; SUITES="regress oracle" for some of them
 #	make oracle				the recorded Spark cases; CASES=folder for others
 #	make crash				the long form of the crash matrix
-#	make check16, check18	builds for another PostgreSQL, runs the regression suite, upgrades to it
+#	make check16, check17, check18	builds for another PostgreSQL, runs most tests, upgrades to it
 #	make valgrind			a representative part under valgrind
+#	make asan				most tests under the address sanitizer, half an hour; SUITES="tap" TESTS="segments"
 #	make bench			figures beside hand-made SQL; ONLY=p2,p7,latency,cost,recovery
 #	make lint, make indent
 #	make installcheck		the regression suite on the running server of PGHOST, PGPORT
@@ -15,7 +16,7 @@ all:
 
 # The goals that set up the machine themselves must work without pg_config, so they
 # stand apart from PGXS (which has a "check" of its own).
-SCRIPTED = demo check oracle crash check16 check18 valgrind lint indent bench
+SCRIPTED = demo check oracle crash check16 check17 check18 valgrind asan lint indent bench
 
 ifneq ($(filter-out $(SCRIPTED),$(or $(MAKECMDGOALS),all)),)
 
@@ -94,7 +95,9 @@ crash:
 	@SX_CRASH_LONG=1 test/harness/check.sh --verbose crash
 valgrind:
 	@test/harness/check.sh --verbose valgrind
-check16 check18:
+asan:
+	@SX_ASAN=1 test/harness/check.sh $(or $(SUITES),regress isolation tap oracle crash)
+check16 check17 check18:
 	@test/harness/check_version.sh $(@:check%=%)
 lint:
 	@test/lint/run

@@ -6,6 +6,8 @@
 # line per suite; the last line is the sum, the exit status says the same.
 set -u
 . "$(dirname "$0")/lib.sh"
+ASAN_FLAGS=
+[ -z "${SX_ASAN:-}" ] || . "$(dirname "$0")/asan.sh"
 
 verbose=
 [ "${1:-}" = --verbose ] && { verbose=1; shift; }
@@ -15,6 +17,7 @@ started=$SECONDS
 # seconds that a suite may take
 limit_of()
 {
+	[ -z "${SX_ASAN:-}" ] || { echo 7200; return; }
 	case $1 in
 		lint)      echo 120 ;;
 		regress)   echo 420 ;;
@@ -64,7 +67,7 @@ SH
 	chmod 755 "$WORK/cc"
 	[ "$(id -u)" != 0 ] || chown -R postgres "$WORK"
 	if ! as_server make -s -C "$tree" -j2 all install test-modules PG_CONFIG="$PG_CONFIG" CC="$WORK/cc" \
-		PG_CFLAGS="-Werror -DUSE_ASSERT_CHECKING" SX_CPPFLAGS=-DSX_CRASH_POINTS \
+		PG_CFLAGS="-Werror -DUSE_ASSERT_CHECKING" SX_CPPFLAGS="-DSX_CRASH_POINTS $ASAN_FLAGS" \
 		>"$LOGS/build.log" 2>&1 </dev/null
 	then
 		grep -E 'error|Error|warning' "$LOGS/build.log" | head -20
@@ -85,6 +88,7 @@ if [ -n "${SX_OLD_PG_CONFIG:-}" ]; then
 	PG_CONFIG=$new find_pg_config
 fi
 build_for "$SRC"
+[ -z "${SX_ASAN:-}" ] || asan_wrap
 
 passed=0 failed=0 skipped=0
 for suite in $suites; do
@@ -92,7 +96,7 @@ for suite in $suites; do
 	log=$LOGS/$suite.log
 	run() { as_server env WORK="$WORK" PG_CONFIG="$PG_CONFIG" CI="${CI:-}" CASES="${CASES:-}" TESTS="${TESTS:-}" \
 			SX_CRASH_LONG="${SX_CRASH_LONG:-}" SX_OLD_BIN="$OLD_BIN" STORES="${STORES:-}" \
-			timeout -k 15 "$(limit_of "$suite")" bash "$SRC/test/harness/suite.sh" "$suite"; }
+			SX_ASAN="${SX_ASAN:-}" timeout -k 15 "$(limit_of "$suite")" bash "$SRC/test/harness/suite.sh" "$suite"; }
 	# in the background, so that a Ctrl-C is answered at once
 	if [ -n "$verbose" ]; then
 		run </dev/null 2>&1 > >(tee "$log") &
@@ -124,6 +128,11 @@ for suite in $suites; do
 	done
 done
 
+if [ -n "${SX_ASAN:-}" ]; then
+	read -r p f < <(asan_count)
+	printf '%-10s %5d passed %4d failed\n' sanitizer "$p" "$f"
+	passed=$((passed + p)) failed=$((failed + f))
+fi
 if [ $failed != 0 ] && mkdir -p "$top/log" 2>/dev/null && cp -r "$LOGS" "$top/log/check.$$" 2>/dev/null; then
 	say "details: log/check.$$/"
 fi

@@ -51,6 +51,12 @@ tester()
 	echo "$p"
 }
 
+# Under the sanitizer: more time for a script, and palloc() that it can look into.
+if [ -n "${SX_ASAN:-}" ]; then
+	export SX_TEST_LIMIT=3000 SX_PRELOAD=streamx_memory_test
+	sed -i "s/^shared_preload_libraries = '/&$SX_PRELOAD, /" test/streamx.conf
+fi
+
 suite_lint()
 {
 	test/lint/run --tap | tee lint.out
@@ -108,7 +114,7 @@ suite_tap()
 
 suite_crash()
 {
-	[ -n "${SX_CRASH_LONG:-}" ] && SX_TEST_LIMIT=14000 || SX_TEST_LIMIT=400
+	[ -n "${SX_CRASH_LONG:-}" ] && SX_TEST_LIMIT=14000 || SX_TEST_LIMIT=${SX_TEST_LIMIT:-400}
 	run_perl $(ls test/t/crash_matrix.pl 2>/dev/null)
 }
 

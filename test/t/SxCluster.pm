@@ -82,7 +82,7 @@ sub new
 	run_quietly("$dir/initdb.log", "$self->{bin}/initdb", '-D', $self->{data}, '-U', 'postgres',
 		'-A', 'trust', '-E', 'UTF8', '--locale=C.UTF-8', '--no-sync', @{ $args{initdb_args} || [] }) == 0
 	  or die "initdb failed: " . slurp("$dir/initdb.log");
-	my $preload = $args{preload} // 'streamx';
+	my $preload = join(',', grep { $_ } $ENV{SX_PRELOAD}, $args{preload} // 'streamx');
 	$self->append_conf(
 		"listen_addresses = ''", "port = $self->{port}", "unix_socket_directories = '$dir'",
 		"shared_preload_libraries = '$preload'", "max_worker_processes = 40",
