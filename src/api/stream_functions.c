@@ -12,6 +12,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/latch.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
@@ -20,8 +21,10 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
+#include "utils/wait_event.h"
 
 #include "base/compat.h"
+#include "base/wake.h"
 #include "source/retention.h"
 #include "source/source.h"
 #include "source/stream_storage.h"
@@ -63,7 +66,12 @@ sx_api_stream_next(PG_FUNCTION_ARGS)
 	source = open_readable(PG_GETARG_OID(0));
 	start = PG_ARGISNULL(1) ? source->routine->initial(source, false, &choose) :
 		offset_from_jsonb(source, PG_GETARG_JSONB_P(1));
-	end = source->routine->next_end(source, start, &choose);
+	while ((end = source->routine->next_end(source, start, &choose)) == NULL && source->loading)
+	{
+		(void) sx_wake_wait(1000, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
 	if (end == NULL)
 		PG_RETURN_NULL();
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(source->routine->offset_print(end)));

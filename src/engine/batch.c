@@ -103,6 +103,10 @@ commit_batch(SxEngine *engine)
 		sx_state_commit(engine->state);
 	engine->at = engine->next;
 	engine->next = NULL;
+	for (int i = 0; i < engine->nsources; i++)
+		if (engine->sources[i]->routine->forget != NULL)
+			engine->sources[i]->routine->forget(engine->sources[i], engine->at->offsets[i],
+												engine->commit_lsn);
 	sx_search_end(engine);
 	engine->commit_started = false;
 	MemoryContextSwitchTo(engine->batch_context);
@@ -113,6 +117,8 @@ commit_batch(SxEngine *engine)
 SxOffset *
 sx_batch_copy_offset(SxSource *source, const SxOffset *offset)
 {
+	if (source->routine->offset_copy != NULL)
+		return source->routine->offset_copy(source, offset);
 	return source->routine->offset_parse(source, source->routine->offset_print(offset));
 }
 
@@ -405,6 +411,9 @@ sx_batch_run(SxEngine *engine)
 
 	begin_transaction(engine);
 	batch = make_batch(engine);
+	batch->fresh = pg_atomic_read_u64(&engine->slot->asked) !=
+		pg_atomic_read_u64(&engine->slot->drained);
+	engine->loading = false;
 	if (sx_search_active(engine))
 	{
 		sx_search_ranges(engine, batch);
@@ -413,7 +422,8 @@ sx_batch_run(SxEngine *engine)
 	else if ((has_data = sx_choose_ranges(engine, batch)))
 		sx_search_remember(engine, batch);
 	batch->us_latest_offset = elapsed_us(batch->started);
-	if (!has_data && !sx_batch_watermark_owes(engine, engine->at, batch->timestamp))
+	if (!has_data &&
+		(engine->loading || !sx_batch_watermark_owes(engine, engine->at, batch->timestamp)))
 	{
 		end_idle_transaction(engine);
 		return false;

@@ -63,6 +63,17 @@ next_end(SxEngine *engine, int i, const SxOffset *start, const SxChoose *choose)
 	return source->routine->next_end(source, start, choose);
 }
 
+/* Is there a row behind this end? */
+static bool
+is_more(SxEngine *engine, int i, const SxOffset *end, const SxChoose *choose)
+{
+	SxChoose	probe = *choose;
+
+	probe.max_rows = 1;
+	probe.probe = true;
+	return next_end(engine, i, end, &probe) != NULL;
+}
+
 /*
  * How many rows each source may give.  The bound of the batch is split in
  * proportion to what is available, so that sources advance together and catching
@@ -105,12 +116,15 @@ sx_choose_ranges(SxEngine *engine, SxBatch *batch)
 		.snapshot = GetActiveSnapshot(),
 		.now = batch->timestamp,
 		.max_rows = PG_INT64_MAX,
+		.fresh = batch->fresh,
+		.query_id = engine->query->id,
 	};
 	int64	   *limits = palloc(sizeof(int64) * engine->nsources);
 	bool		any = false;
 
 	split_limit(engine, &choose, limits);
 	engine->more_waits = false;
+	engine->loading = false;
 	for (int i = 0; i < engine->nsources; i++)
 	{
 		SxBatchSource *range = &batch->sources.sources[i];
@@ -120,16 +134,25 @@ sx_choose_ranges(SxEngine *engine, SxBatch *batch)
 		choose.stop_at = engine->stop_at != NULL ? engine->stop_at[i] : NULL;
 		range->end = next_end(engine, i, start, &choose);
 		if (range->end == NULL)
+		{
+			engine->loading |= engine->sources[i]->loading;
 			continue;
+		}
 		range->start = start;
 		range->counted = false;
 		any = true;
 
 		/* Only a ticking trigger needs to know whether to go on at once. */
-		choose.max_rows = 1;
 		if (engine->query->trigger == SX_TRIGGER_INTERVAL &&
-			next_end(engine, i, range->end, &choose) != NULL)
+			is_more(engine, i, range->end, &choose))
 			engine->more_waits = true;
+	}
+
+	/* Sources advance together: none goes on without one whose rows are on their way. */
+	if (engine->loading)
+	{
+		engine->more_waits = true;
+		return false;
 	}
 	return any;
 }
@@ -141,13 +164,12 @@ sx_choose_data_waits(SxEngine *engine, TimestampTz now)
 	SxChoose	choose = {
 		.snapshot = GetActiveSnapshot(),
 		.now = now,
-		.max_rows = 1,
 	};
 
 	for (int i = 0; i < engine->nsources; i++)
 	{
 		choose.stop_at = engine->stop_at != NULL ? engine->stop_at[i] : NULL;
-		if (next_end(engine, i, engine->next->offsets[i], &choose) != NULL)
+		if (is_more(engine, i, engine->next->offsets[i], &choose))
 			return true;
 	}
 	return false;

@@ -233,6 +233,8 @@ step(SxEngine *engine)
 	}
 	sx_publish_pending(engine);
 	maintain_state(engine);
+	if (!ran && engine->loading)
+		return SX_STEP_IDLE;	/* its source wakes us */
 	if (!ran)
 		return nothing_to_do(engine, asked);
 	engine->ran_once = engine->query->trigger == SX_TRIGGER_ONCE;

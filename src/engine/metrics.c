@@ -27,6 +27,10 @@ fill_sources(SxEngine *engine, SxBatch *batch, SxProgress *progress)
 		it->start_offset = range->end == NULL ? it->end_offset :
 			routine->offset_print(range->start);
 		it->rows = range->rows * engine->plan->sources[i].references;
+		if (routine->newest != NULL)
+			it->newest_offset = routine->newest(engine->sources[i], engine->next->offsets[i]);
+		if (routine->metrics != NULL)
+			it->metrics = routine->metrics(engine->sources[i], engine->next->offsets[i]);
 
 		/* As in Spark the statistics are those of the first watermark. */
 		if (engine->plan->sources[i].watermark_input == 0 && range->event_rows > 0)

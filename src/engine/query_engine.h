@@ -86,6 +86,7 @@ struct SxEngine
 	TimestampTz next_tick;		/* interval trigger */
 	int			max_rows;		/* batch_rows, less after out of memory (also of an earlier process) */
 	bool		more_waits;		/* the last batch was cut: more was there */
+	bool		loading;		/* the last look found rows that are not here yet */
 	SxOffset  **stop_at;		/* available_now: frozen at the first step */
 	bool		ran_once;		/* once: its batch has run */
 	bool		finished;
@@ -115,6 +116,7 @@ struct SxBatch
 {
 	int64		id;
 	TimestampTz timestamp;		/* now() in it */
+	bool		fresh;			/* somebody waits for all that there is when it is chosen */
 	SxBatchSources sources;		/* ranges; ends NULL in a no-data batch */
 	int64		input_rows;
 	SxOperatorProgress *operators;

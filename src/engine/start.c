@@ -115,6 +115,7 @@ open_sources(SxEngine *engine, const SxBatchRecord *record)
 		MemoryContext oldcontext;
 
 		engine->sources[i] = source;
+		source->quarantine = engine->query->options.quarantine;
 		oldcontext = MemoryContextSwitchTo(engine->at->context);
 		if (recorded != NULL && recorded->end != NULL)
 			engine->at->offsets[i] = source->routine->offset_parse(source, recorded->end);
@@ -129,8 +130,20 @@ open_sources(SxEngine *engine, const SxBatchRecord *record)
 /*
  * "latest" means the first start, whatever comes of the first batch: without a
  * record of it a fresh process would begin behind the rows that made it fail.
- * Batch -1 stands for it; it goes with the old records.
+ * Likewise where options of the stream name times or ends. Batch -1 stands for it;
+ * it goes with the old records.
  */
+static bool
+beginning_varies(SxEngine *engine)
+{
+	if (engine->query->options.starting_latest)
+		return true;
+	for (int i = 0; i < engine->nsources; i++)
+		if (engine->sources[i]->routine->initial_varies)
+			return true;
+	return false;
+}
+
 static void
 record_beginning(SxEngine *engine)
 {
@@ -435,7 +448,7 @@ sx_engine_start(SxEngine *engine, int64 query_id)
 	if (wanted != SX_WANTED_RUNNING)
 		stop_for_sink(engine, wanted, detail);
 	engine->incarnation = uuid_text(&query->incarnation);	/* may be a new one */
-	if (record == NULL && query->options.starting_latest)
+	if (record == NULL && beginning_varies(engine))
 		record_beginning(engine);
 	sx_engine_open_state(engine);
 	sx_engine_record_layout(engine);

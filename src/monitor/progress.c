@@ -145,10 +145,14 @@ put_source(StringInfo buf, const SxSourceProgress *source, int64 since_last, int
 	put_raw(buf, source->start_offset);
 	appendStringInfoString(buf, ",\"endOffset\":");
 	put_raw(buf, source->end_offset);
-	appendStringInfo(buf, ",\"latestOffset\":null,\"numInputRows\":" INT64_FORMAT, source->rows);
+	appendStringInfoString(buf, ",\"latestOffset\":");
+	put_raw(buf, source->newest_offset);
+	appendStringInfo(buf, ",\"numInputRows\":" INT64_FORMAT, source->rows);
 	put_rate(buf, "inputRowsPerSecond", source->rows, since_last);
 	put_rate(buf, "processedRowsPerSecond", source->rows, us_total);
-	if (source->bytes > 0)
+	if (source->metrics != NULL)
+		appendStringInfo(buf, ",\"metrics\":%s", source->metrics);
+	else if (source->bytes > 0)
 		appendStringInfo(buf, ",\"metrics\":{\"bytes\":\"" INT64_FORMAT "\"}", source->bytes);
 	appendStringInfoChar(buf, '}');
 }

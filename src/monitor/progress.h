@@ -26,6 +26,8 @@ typedef struct SxSourceProgress
 	const char *description;	/* 'stream[clicks]' */
 	char	   *start_offset;	/* JSON text or NULL */
 	char	   *end_offset;
+	char	   *newest_offset;	/* JSON text: where the source ends; NULL: not known */
+	char	   *metrics;		/* JSON of an object; NULL: none */
 	int64		rows;			/* rows of the range, once per reference */
 	int64		bytes;
 } SxSourceProgress;

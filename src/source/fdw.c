@@ -31,6 +31,7 @@
 #include "base/compat.h"
 #include "source/event_times.h"
 #include "source/fdw.h"
+#include "source/scan_clauses.h"
 
 /* Plans of a plain SELECT may be kept too, so they must fit more than an empty stream. */
 #define LEAST_ROWS		10000
@@ -69,13 +70,15 @@ get_paths(PlannerInfo *root, RelOptInfo *rel, Oid relid)
 													  rel->lateral_relids));
 }
 
-/* fdw_private: the last column that the query uses, so that the others need not be formed. */
+/* fdw_private: the last column that the query uses, and which; the others need not be formed. */
 static ForeignScan *
 get_plan(PlannerInfo *root, RelOptInfo *rel, Oid relid, ForeignPath *path, List *tlist,
 		 List *clauses, Plan *outer_plan)
 {
 	Bitmapset  *attrs = NULL;
 	ListCell   *lc;
+	List	   *needed = NIL;	/* NIL with a last column: all up to it */
+	bool		whole_row = false;
 	int			member = -1;
 	int			last = 0;
 
@@ -90,10 +93,14 @@ get_plan(PlannerInfo *root, RelOptInfo *rel, Oid relid, ForeignPath *path, List 
 
 		if (attnum == 0)
 			last = MaxAttrNumber;	/* the whole row */
+		whole_row |= attnum == 0;
+		if (attnum > 0)
+			needed = lappend_int(needed, attnum);
 		last = Max(last, attnum);
 	}
 	return make_foreignscan(tlist, extract_actual_clauses(clauses, false), rel->relid,
-							NIL, list_make1(makeInteger(last)), NIL, NIL, outer_plan);
+							NIL, list_make2(makeInteger(last), whole_row ? NIL : needed),
+							NIL, NIL, outer_plan);
 }
 
 /* ---- running ---- */
@@ -126,6 +133,22 @@ start_counting(StreamScanState *state)
 		sx_event_times_begin(&state->seen, state->batch);
 }
 
+/* NULL: all up to the last one. */
+static Bitmapset *
+needed_columns(List *attnums, int last_needed, const SxBatchSource *batch)
+{
+	Bitmapset  *result = NULL;
+	ListCell   *lc;
+
+	if (attnums == NIL && last_needed > 0)
+		return NULL;
+	foreach(lc, attnums)
+		result = bms_add_member(result, lfirst_int(lc));
+	if (batch != NULL && batch->event_attnum > 0)
+		result = bms_add_member(result, batch->event_attnum);
+	return result != NULL ? result : bms_make_singleton(0);
+}
+
 static void
 begin_scan(ForeignScanState *node, int eflags)
 {
@@ -133,7 +156,8 @@ begin_scan(ForeignScanState *node, int eflags)
 	Oid			relid = RelationGetRelid(node->ss.ss_currentRelation);
 	StreamScanState *state;
 	SxSource   *source;
-	int			last_needed = intVal(linitial(((ForeignScan *) node->ss.ps.plan)->fdw_private));
+	List	   *private = ((ForeignScan *) node->ss.ps.plan)->fdw_private;
+	int			last_needed = intVal(linitial(private));
 
 	if (eflags & EXEC_FLAG_EXPLAIN_ONLY)
 		return;
@@ -150,6 +174,8 @@ begin_scan(ForeignScanState *node, int eflags)
 					 errdetail("Its rows are generated for the batches of a continuous query; outside of one there are none."),
 					 errhint("Use it in a query made by create_query.")));
 		state->scan = source->routine->scan_all(source, estate->es_snapshot);
+		if (source->routine->scan_restrict != NULL)
+			source->routine->scan_restrict(state->scan, sx_scan_clauses(node));
 	}
 	else if (state->batch->end != NULL)
 	{
@@ -158,7 +184,10 @@ begin_scan(ForeignScanState *node, int eflags)
 		last_needed = Max(last_needed, state->batch->event_attnum);
 	}
 	if (state->scan != NULL)
+	{
 		state->scan->last_needed = Min(state->scan->last_needed, last_needed);
+		state->scan->needed = needed_columns((List *) lsecond(private), last_needed, state->batch);
+	}
 	start_counting(state);
 }
 
@@ -240,6 +269,8 @@ explain_scan(ForeignScanState *node, ExplainState *es)
 
 	if (fdw != NULL && es->verbose)
 		ExplainPropertyText("Stream Kind", fdw->routine(relid)->name, es);
+	if (fdw != NULL && fdw->routine(relid)->can_restrict != NULL)
+		sx_scan_clauses_explain(node, es);
 }
 
 /* ---- what streams refuse ---- */

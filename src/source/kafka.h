@@ -15,7 +15,10 @@
 #include "source/source.h"
 
 /* kafka_source.c */
-extern const SxSourceRoutine sx_kafka_source_routine __attribute__((weak));	/* until it lands */
+extern const SxSourceRoutine sx_kafka_source_routine;
+
+/* At CREATE and ALTER: options and columns, as far as one can tell without a broker. */
+extern void sx_kafka_source_check(Relation rel);
 
 /* INSERT and COPY into a stream, as the callbacks of a wrapper have it. */
 typedef struct SxKafkaWriter

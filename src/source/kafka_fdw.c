@@ -30,10 +30,6 @@ const SxKafkaWriter *sx_kafka_writer = NULL;
 static const SxSourceRoutine *
 pick_routine(Oid relid)
 {
-	if (&sx_kafka_source_routine == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("this build cannot read Kafka streams")));
 	return &sx_kafka_source_routine;
 }
 
@@ -47,6 +43,7 @@ check(Relation rel)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("stream \"%s\" cannot be temporary", RelationGetRelationName(rel)),
 				 errdetail("Continuous queries run in other processes, which do not see temporary tables.")));
+	sx_kafka_source_check(rel);
 	if (sx_kafka_writer != NULL && sx_kafka_writer->check != NULL)
 		sx_kafka_writer->check(rel);
 }

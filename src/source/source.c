@@ -76,6 +76,7 @@ sx_batch_source_drain(SxBatchSource *batch)
 		slot = MakeSingleTupleTableSlot(CreateTupleDescCopy(RelationGetDescr(rel)), &TTSOpsVirtual);
 		scan = routine->scan_begin(batch->source, batch->start, batch->end);
 		scan->last_needed = batch->event_attnum;
+		scan->needed = bms_make_singleton(batch->event_attnum);
 		while (routine->scan_next(scan, slot))
 			sx_event_times_see(&times, slot);
 		ExecDropSingleTupleTableSlot(slot);

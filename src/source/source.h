@@ -10,7 +10,10 @@
 #define SX_SOURCE_SOURCE_H
 
 #include "access/attnum.h"
+#include "access/xlogdefs.h"
 #include "executor/tuptable.h"
+#include "nodes/bitmapset.h"
+#include "nodes/pg_list.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
@@ -29,7 +32,26 @@ typedef struct SxSource
 	const struct SxSourceRoutine *routine;
 	Oid			relid;			/* the stream */
 	char	   *name;			/* schema-qualified, quoted, for people */
+
+	/* Set by the engine after open: malformed records go into the quarantine. */
+	bool		quarantine;
+
+	/*
+	 * Set by next_end that returns NULL: there are rows, but they are not here yet.
+	 * Whoever waits is woken when they are (next_time then says: now).
+	 */
+	bool		loading;
 } SxSource;
+
+/* A clause on a column that a scan may use to read less: column <strategy> value. */
+typedef struct SxScanClause
+{
+	AttrNumber	attnum;
+	int			strategy;		/* btree's; with an array: = ANY */
+	bool		is_array;
+	Oid			type;			/* of the value, or of the elements */
+	Datum		value;			/* never NULL */
+} SxScanClause;
 
 typedef struct SxScan
 {
@@ -40,6 +62,9 @@ typedef struct SxScan
 	 * scan has all; the caller may lower it before the first row.
 	 */
 	AttrNumber	last_needed;
+
+	/* Which of those are wanted, by number; NULL: all. As last_needed. */
+	const Bitmapset *needed;
 } SxScan;
 
 typedef struct SxChoose
@@ -47,8 +72,20 @@ typedef struct SxChoose
 	Snapshot	snapshot;		/* registered, shared by all INSERT-able streams of the batch */
 	TimestampTz now;			/* batch timestamp */
 	int64		max_rows;		/* about so many rows; may be passed by a page of rows */
+	bool		probe;			/* only whether there is a row is asked; the end isn't used */
+	bool		fresh;			/* somebody waits for all that is there now: look again, outside too */
+	int64		query_id;		/* for what is to be written down with the batch; 0: none */
 	const SxOffset *stop_at;	/* never past it (available_now); or NULL */
 } SxChoose;
+
+/* A record that is no row of the stream, since it is malformed. */
+typedef struct SxMalformed
+{
+	const char *where;			/* for people and for reading it again: JSON */
+	const char *raw;			/* NULL: none */
+	size_t		len;
+	const char *error;
+} SxMalformed;
 
 typedef struct SxSourceRoutine
 {
@@ -82,10 +119,36 @@ typedef struct SxSourceRoutine
 	/* Optional. All rows there are now, for a plain SELECT outside of a query; NULL: refused. */
 	SxScan	   *(*scan_all) (SxSource *source, Snapshot snapshot);
 
+	/* Optional. Clauses that all rows of scan_all will be held against anyway; before the first row. */
+	void		(*scan_restrict) (SxScan *scan, List *clauses);
+
+	/* Optional. Could this clause make it read less? In planning. */
+	bool		(*can_restrict) (Relation rel, AttrNumber attnum, int strategy, Oid type);
+
+	/*
+	 * Optional, with quarantine. The malformed records of the last range, each once
+	 * however often it was scanned: SxMalformed *.
+	 */
+	List	   *(*malformed) (SxSource *source);
+
 	/* JSON text and back; parse raises ERRCODE_SX_CHECKPOINT. */
 	char	   *(*offset_print) (const SxOffset *offset);
 	SxOffset   *(*offset_parse) (SxSource *source, const char *text);
 	bool		(*offset_equal) (const SxOffset *a, const SxOffset *b);
+	SxOffset   *(*offset_copy) (SxSource *source, const SxOffset *offset);	/* optional: quicker than print and parse */
+
+	/*
+	 * Optional. A batch that ends here is committed: no range before it will be
+	 * asked for again. It is on disk when the WAL is flushed up to commit. Must not fail.
+	 */
+	void		(*forget) (SxSource *source, const SxOffset *end, XLogRecPtr commit);
+
+	/* Does `initial` say another thing at another time? Then the first start is recorded. */
+	bool		initial_varies;
+
+	/* Optional. JSON of an object with how far it is behind, and of its newest offset, for the progress. */
+	char	   *(*metrics) (SxSource *source, const SxOffset *end);
+	char	   *(*newest) (SxSource *source, const SxOffset *end);
 
 	/* When the next rows may come without anyone waking us (rate); DT_NOEND if never. */
 	TimestampTz (*next_time) (SxSource *source, const SxOffset *start);
