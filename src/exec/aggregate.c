@@ -114,6 +114,8 @@ aggregate_begin(SxOperator *op)
 	agg->row = palloc((op->plan->output->natts + 1) * sizeof(Datum));
 	agg->row_nulls = palloc((op->plan->output->natts + 1) * sizeof(bool));
 	agg->single_values = palloc(agg->calls->size + 1);
+	if (op->plan->panes)
+		sx_aggregate_begin_panes(agg);
 }
 
 static void
@@ -162,17 +164,29 @@ state_key(const SxAggregate *agg, const SxGroup *group)
 static void
 load_groups(SxAggregate *agg, uint32 first)
 {
-	uint32		n = agg->table->ngroups - first;
+	static const SxStateValue nothing = {NULL, 0};
+	uint32		end = agg->table->ngroups;
+	SxGroup    *groups[SX_CHUNK_ROWS];
 	SxStateKey	keys[SX_CHUNK_ROWS];
 	SxStateValue values[SX_CHUNK_ROWS];
+	int			n = 0;
 
-	if (n == 0)
-		return;
-	for (uint32 i = 0; i < n; i++)
-		keys[i] = state_key(agg, sx_group_table_get(agg->table, first + i));
-	sx_state_get_many(agg->base.state, n, keys, values);
-	for (uint32 i = 0; i < n; i++)
-		load_group(agg, sx_group_table_get(agg->table, first + i), &values[i]);
+	for (uint32 i = first; i < end; i++)
+	{
+		SxGroup    *group = sx_group_table_get(agg->table, i);
+
+		if (!sx_aggregate_may_have(agg, group))
+		{
+			load_group(agg, group, &nothing);
+			continue;
+		}
+		groups[n] = group;
+		keys[n++] = state_key(agg, group);
+	}
+	if (n > 0)
+		sx_state_get_many(agg->base.state, n, keys, values);
+	for (int i = 0; i < n; i++)
+		load_group(agg, groups[i], &values[i]);
 }
 
 static void

@@ -15,6 +15,13 @@
 
 #define SX_WORTH_TELLING	1000	/* new groups from which the sink gets them apart */
 
+/* What the state of an operator that keeps panes remembers of them as a whole. */
+typedef struct SxPaneBooks
+{
+	int64		windows;		/* open ones, by key */
+	TimestampTz newest;			/* start of the newest pane that was ever put */
+} SxPaneBooks;
+
 typedef struct SxAggregate
 {
 	SxOperator	base;
@@ -26,6 +33,7 @@ typedef struct SxAggregate
 	/* per batch */
 	TimestampTz late;			/* SX_TIME_UNSET: nothing is */
 	TimestampTz evict;			/* SX_TIME_UNSET: nothing goes */
+	SxPaneBooks books;			/* as the batch found them */
 	SxGroupTable *table;
 	int64		nnew;			/* groups in it that no batch before had */
 	uint64		hashes[SX_CHUNK_ROWS];
@@ -57,7 +65,16 @@ extern int64 sx_aggregate_put_touched(SxAggregate *agg, bool emits);
 /* Emits agg->row, whose keys are set, with the results of values, which are used up. */
 extern void sx_aggregate_emit_row(SxAggregate *agg, char *values);
 
-/* All of finish. */
+/* Instead of what begin and finish do with a state of windows. */
+extern void sx_aggregate_begin_panes(SxAggregate *agg);
 extern void sx_aggregate_finish_panes(SxAggregate *agg);
+
+/* Can the state have the group's pane? A newer one than all that it ever had, not. */
+static inline bool
+sx_aggregate_may_have(const SxAggregate *agg, const SxGroup *group)
+{
+	return !agg->base.plan->panes ||
+		sx_group_key_start(group->key, group->keylen) <= agg->books.newest;
+}
 
 #endif

@@ -53,12 +53,6 @@
 #define READ_MEMORY		((Size) 64 * 1024 * 1024)	/* for panes that are read to close windows */
 #define PANE_OVERHEAD	160		/* bytes that such a pane takes beside its values */
 
-typedef struct Books
-{
-	int64		windows;
-	TimestampTz newest;
-} Books;
-
 /* A pane of a key that the batch touched, which it did not touch itself. */
 typedef struct Wanted
 {
@@ -105,28 +99,28 @@ books_key(const SxAggregate *agg)
 	return key;
 }
 
-static Books
-read_books(SxAggregate *agg)
+void
+sx_aggregate_begin_panes(SxAggregate *agg)
 {
-	Books		books = {0, PG_INT64_MIN};
 	SxStateKey	key = books_key(agg);
 	SxStateValue value;
 	SxReader	in;
 
+	agg->books.windows = 0;
+	agg->books.newest = PG_INT64_MIN;
 	sx_state_get_many(agg->base.state, 1, &key, &value);
 	if (value.bytes == NULL)
-		return books;
+		return;
 	in.p = value.bytes;
 	in.end = value.bytes + value.len;
 	if (*sx_read_bytes(&in, 1) != BOOKS_VERSION)
 		sx_reader_short();
-	books.windows = sx_read_varint(&in);
-	memcpy(&books.newest, sx_read_bytes(&in, sizeof(TimestampTz)), sizeof(TimestampTz));
-	return books;
+	agg->books.windows = sx_read_varint(&in);
+	memcpy(&agg->books.newest, sx_read_bytes(&in, sizeof(TimestampTz)), sizeof(TimestampTz));
 }
 
 static void
-put_books(SxAggregate *agg, const Books *books)
+put_books(SxAggregate *agg, const SxPaneBooks *books)
 {
 	SxStateKey	key = books_key(agg);
 
@@ -392,7 +386,7 @@ walk_touched(Touched *touched)
 }
 
 static void
-take_touched(SxAggregate *agg, const Books *books, int64 *created)
+take_touched(SxAggregate *agg, int64 *created)
 {
 	MemoryContext memory = AllocSetContextCreate(CurrentMemoryContext, "streamx touched panes",
 												 ALLOCSET_DEFAULT_SIZES);
@@ -400,7 +394,7 @@ take_touched(SxAggregate *agg, const Books *books, int64 *created)
 	Touched		touched = {
 		.agg = agg,
 		.table = sx_pane_table_make(),
-		.newest = books->newest,
+		.newest = agg->books.newest,
 		.whole = agg->base.mode == SX_OUTPUT_UPDATE,
 		.wanted_allocated = 2 * WANTED,
 		.merged_allocated = 64,
@@ -580,7 +574,7 @@ close_windows(SxAggregate *agg, TimestampTz upto, bool emits)
 }
 
 static void
-note_newest(const SxAggregate *agg, Books *books)
+note_newest(const SxAggregate *agg, SxPaneBooks *books)
 {
 	for (uint32 i = 0; i < agg->table->ngroups; i++)
 	{
@@ -594,12 +588,11 @@ void
 sx_aggregate_finish_panes(SxAggregate *agg)
 {
 	SxOperator *op = &agg->base;
-	Books		before = read_books(agg);
-	Books		books = before;
+	SxPaneBooks books = agg->books;
 	int64		created = 0;
 
 	if (agg->table->ngroups > 0)
-		take_touched(agg, &books, &created);
+		take_touched(agg, &created);
 	books.windows += created;
 	note_newest(agg, &books);
 	sx_aggregate_put_touched(agg, false);
@@ -613,7 +606,7 @@ sx_aggregate_finish_panes(SxAggregate *agg)
 		books.windows -= closed;
 		sx_state_expire(op->state, op->plan->id, agg->evict);
 	}
-	if (books.windows != before.windows || books.newest != before.newest)
+	if (books.windows != agg->books.windows || books.newest != agg->books.newest)
 		put_books(agg, &books);
 	op->state_rows = books.windows;
 }
