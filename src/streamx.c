@@ -11,6 +11,8 @@
 #include "api/ddl_hooks.h"
 #include "base/settings.h"
 #include "monitor/shared.h"
+#include "sink/kafka_writer.h"
+#include "source/kafka.h"
 #include "worker/hold.h"
 #include "worker/worker.h"
 
@@ -37,10 +39,18 @@ startup_shared_memory(void)
 	sx_shared_startup();
 }
 
+/* Writing is filled in here: rooms source and sink don't know each other. */
+static const SxKafkaWriter kafka_writer = {
+	.begin = sx_kafka_writer_begin,
+	.insert = sx_kafka_writer_insert,
+	.end = sx_kafka_writer_end,
+};
+
 void
 _PG_init(void)
 {
 	sx_settings_define();
+	sx_kafka_writer = &kafka_writer;
 	sx_hold_init();
 	if (!process_shared_preload_libraries_in_progress)
 		return;					/* batch queries and DDL work; nothing runs */

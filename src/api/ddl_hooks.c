@@ -30,6 +30,7 @@
 #include "api/api.h"
 #include "api/ddl_hooks.h"
 #include "base/compat.h"
+#include "monitor/shared.h"
 #include "worker/hold.h"
 
 PG_FUNCTION_INFO_V1(sx_api_on_drop);
@@ -147,6 +148,10 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	else
 		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
 								environment, dest, completion);
+
+	/* No callback of the transaction that was prepared runs then. */
+	if (IsA(stmt, TransactionStmt) && ((TransactionStmt *) stmt)->kind == TRANS_STMT_COMMIT_PREPARED)
+		sx_wake_publisher(MyDatabaseId);
 }
 
 /* However the extension goes (DROP OWNED too): its workers go first. */

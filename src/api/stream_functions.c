@@ -8,7 +8,9 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
 #include "executor/executor.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -23,15 +25,19 @@
 #include "utils/typcache.h"
 #include "utils/wait_event.h"
 
+#include "api/api.h"
+#include "api/query_view.h"
 #include "base/compat.h"
 #include "base/wake.h"
 #include "source/retention.h"
 #include "source/source.h"
 #include "source/stream_storage.h"
+#include "worker/hold.h"
 
 PG_FUNCTION_INFO_V1(sx_api_stream_next);
 PG_FUNCTION_INFO_V1(sx_api_stream_rows);
 PG_FUNCTION_INFO_V1(sx_api_rotate_streams);
+PG_FUNCTION_INFO_V1(sx_api_resume_publishing);
 
 /* Rights as for SELECT of all columns. */
 static SxSource *
@@ -122,5 +128,61 @@ sx_api_rotate_streams(PG_FUNCTION_ARGS)
 
 	foreach(lc, sx_stream_storage_list())
 		sx_stream_rotate(lfirst_oid(lc));
+	PG_RETURN_VOID();
+}
+
+/* Under a new identity nothing that is in Kafka is ours: all that waits is published. */
+static void
+resume_publishing(Oid stream, const char *on_rewind)
+{
+	bool		anew = on_rewind != NULL && strcmp(on_rewind, "new_incarnation") == 0;
+	Oid			types[] = {OIDOID, TEXTOID};
+	Datum		values[] = {ObjectIdGetDatum(stream),
+		on_rewind != NULL ? CStringGetTextDatum(on_rewind) : (Datum) 0};
+	char		nulls[] = {' ', on_rewind != NULL ? ' ' : 'n'};
+	SxUserSwitch saved;
+	int			rc;
+
+	sx_user_become(&saved, sx_extension_owner());
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	rc = SPI_execute_with_args(anew ?
+							   "UPDATE streamx.kafka_publication SET state = 'publishing', on_rewind = NULL, batch = -1,"
+							   " transactions = NULL, identity = pg_catalog.gen_random_uuid()"
+							   " WHERE stream OPERATOR(pg_catalog.=) $1 AND $2 IS NOT NULL" :
+							   "UPDATE streamx.kafka_publication SET state = 'publishing', on_rewind = $2"
+							   " WHERE stream OPERATOR(pg_catalog.=) $1",
+							   2, types, values, nulls, false, 0);
+	if (rc != SPI_OK_UPDATE || SPI_processed != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("nothing was ever published to stream \"%s\" by INSERT or COPY",
+						get_rel_name(stream))));
+	if (SPI_finish() != SPI_OK_FINISH)
+		elog(ERROR, "SPI_finish failed");
+	sx_user_back(&saved);
+	sx_hold_wake_at_commit();
+}
+
+/* resume_publishing(stream, on_rewind) */
+Datum
+sx_api_resume_publishing(PG_FUNCTION_ARGS)
+{
+	Oid			stream;
+	char	   *on_rewind = sx_api_text_arg(fcinfo, 1);
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("stream must not be NULL")));
+	stream = PG_GETARG_OID(0);
+	if (!sx_relation_ownercheck(stream, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_TABLE, get_rel_name(stream));
+	if (on_rewind != NULL && strcmp(on_rewind, "continue_after_sink") != 0 &&
+		strcmp(on_rewind, "new_incarnation") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown value \"%s\" of on_rewind", on_rewind),
+				 errhint("Use continue_after_sink or new_incarnation.")));
+	resume_publishing(stream, on_rewind);
 	PG_RETURN_VOID();
 }

@@ -113,6 +113,8 @@
 	object_ownercheck(DatabaseRelationId, (oid), (role))
 #define sx_extension_ownercheck(oid, role) \
 	object_ownercheck(ExtensionRelationId, (oid), (role))
+#define sx_relation_ownercheck(oid, role) \
+	object_ownercheck(RelationRelationId, (oid), (role))
 #else
 #define sx_database_aclcheck(oid, role, mode) \
 	pg_database_aclcheck((oid), (role), (mode))
@@ -120,6 +122,8 @@
 	pg_database_ownercheck((oid), (role))
 #define sx_extension_ownercheck(oid, role) \
 	pg_extension_ownercheck((oid), (role))
+#define sx_relation_ownercheck(oid, role) \
+	pg_class_ownercheck((oid), (role))
 #endif
 
 /* 16: rights of range table entries are checked from lists of their own (include executor/executor.h). */

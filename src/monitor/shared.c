@@ -259,6 +259,25 @@ sx_database_find(Oid database, bool make)
 }
 
 void
+sx_wake_publisher(Oid database)
+{
+	SxDatabaseSlot *slot;
+	Latch	   *latch = NULL;
+
+	if (sx_shared == NULL)
+		return;
+	LWLockAcquire(sx_shared->lock, LW_SHARED);
+	slot = sx_database_find(database, false);
+	if (slot != NULL)
+		latch = slot->publisher_latch;
+	if (latch != NULL)
+		SetLatch(latch);
+	LWLockRelease(sx_shared->lock);
+	if (latch == NULL)
+		sx_wake_scheduler(database);
+}
+
+void
 sx_wake_scheduler(Oid database)
 {
 	SxDatabaseSlot *slot;

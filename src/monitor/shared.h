@@ -97,6 +97,9 @@ typedef struct SxDatabaseSlot
 	pid_t		held_by;		/* backend that copies, renames or drops the database */
 	int			starts;			/* a new serial with each scheduler that enters itself here */
 	int			failures;		/* of them in a row that ended by an error */
+	pid_t		publisher_pid;	/* 0 while there is none */
+	Latch	   *publisher_latch;	/* NULL: wake the scheduler instead */
+	TimestampTz publisher_at;	/* not started again before */
 } SxDatabaseSlot;
 
 typedef struct SxShared
@@ -135,6 +138,9 @@ extern SxDatabaseSlot *sx_database_find(Oid database, bool make);
 
 /* (commit) Wakes the workers that read the stream. */
 extern void sx_wake_stream_readers(Oid database, Oid stream);
+
+/* (commit) Rows for Kafka were inserted: wakes the publisher, or has one started. */
+extern void sx_wake_publisher(Oid database);
 
 /* (commit) Wakes the scheduler of the database, or has the launcher start one. */
 extern void sx_wake_scheduler(Oid database);

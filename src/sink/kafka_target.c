@@ -46,6 +46,7 @@ struct SxKafkaTarget
 	char	   *transactional_id;
 	char	   *group;
 	char	   *run;			/* this process, as a uuid */
+	char		run_before[64];	/* whose mark was there when we began; "": none */
 
 	SxKafkaClient *client;		/* the producer; NULL: lost, to be opened again */
 	rd_kafka_queue_t *replies;	/* of the mark's reads */
@@ -361,6 +362,7 @@ sx_kafka_target_mark(SxKafkaTarget *target, const char **foreign)
 	check_topic(target);
 	read_mark(target, &mark);
 	target->marked_at = mark.at;
+	strlcpy(target->run_before, mark.run, sizeof(target->run_before));
 	if (foreign != NULL && mark.exists && mark.timeline > GetWALInsertionTimeLine())
 		*foreign = psprintf("It was written on timeline %lld, this server is on timeline %u: another one was promoted and took over.",
 							(long long) mark.timeline, GetWALInsertionTimeLine());
@@ -496,8 +498,10 @@ sx_kafka_target_published(SxKafkaTarget *target)
 }
 
 /*
- * Only a mark of this process proves that nobody else took the identity: then it
- * was our own transaction that the brokers gave up.
+ * A mark of somebody new proves that he took the identity. Is it still ours, or, if
+ * we came to set none, that of before, then the brokers gave up our own transaction.
+ * (Whoever just took it and has not set his mark yet will be fenced by us, and see
+ * ours.)
  */
 static void
 check_fenced(SxKafkaTarget *target)
@@ -505,7 +509,8 @@ check_fenced(SxKafkaTarget *target)
 	Mark		mark;
 
 	read_mark(target, &mark);
-	if (!mark.exists || strcmp(mark.run, target->run) == 0)
+	if (!mark.exists || strcmp(mark.run, target->run) == 0 ||
+		strcmp(mark.run, target->run_before) == 0)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_SX_FENCED),

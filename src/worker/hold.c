@@ -178,6 +178,11 @@ signal_database(Oid database, int signal)
 			kill(entry->pid, signal);
 			n++;
 		}
+		if (entry->publisher_pid != 0)
+		{
+			kill(entry->publisher_pid, signal);
+			n++;
+		}
 	}
 	for (int i = 0; i < sx_shared->nslots; i++)
 	{

@@ -42,6 +42,7 @@
 
 #define LOOK_MS			5000
 #define ROTATE_EVERY_MS	5000
+#define PUBLISHER_ID	(-1)	/* among the processes that were started; no query has it */
 
 typedef struct Started
 {
@@ -381,6 +382,49 @@ clear_slots(const List *queries)
 	return left;
 }
 
+/* ---------- the publisher ---------- */
+
+/* What was inserted into streams of Kafka waits for it; once it runs it looks after itself. */
+static bool
+look_after_publisher(void)
+{
+	SxDatabaseSlot *entry;
+	bool		running;
+	TimestampTz at = 0;
+	SxWorkerArgs args = {.database = MyDatabaseId};
+
+	LWLockAcquire(sx_shared->lock, LW_SHARED);
+	entry = sx_database_find(MyDatabaseId, false);
+	running = entry == NULL || entry->publisher_pid != 0;
+	if (entry != NULL)
+		at = entry->publisher_at;
+	LWLockRelease(sx_shared->lock);
+	if (running || !sx_enabled || !sx_publisher_needed())
+		return false;
+	if (has_process(PUBLISHER_ID) || at > GetCurrentTimestamp())
+		return true;
+	{
+		MemoryContext oldcontext = MemoryContextSwitchTo(TopMemoryContext);
+		BackgroundWorkerHandle *handle =
+			sx_worker_register("sx_publisher_main", "streamx publisher", "streamx publisher", &args);
+
+		if (handle != NULL)
+		{
+			Started    *started = palloc(sizeof(Started));
+
+			started->query_id = PUBLISHER_ID;
+			started->handle = handle;
+			scheduler.started = lappend(scheduler.started, started);
+		}
+		else if (scheduler.no_room++ == 0)
+			ereport(LOG,
+					(errmsg("no background worker is free for the publisher"),
+					 errhint("Raise max_worker_processes (now %d).", max_worker_processes)));
+		MemoryContextSwitchTo(oldcontext);
+	}
+	return true;
+}
+
 /* ---------- the loop ---------- */
 
 static void
@@ -479,6 +523,8 @@ look(void)
 		left++;
 		look_after(query);
 	}
+	if (sx_extension_installed() && look_after_publisher())
+		left++;
 	CommitTransactionCommand();
 	return left > 0;
 }

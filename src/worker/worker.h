@@ -5,6 +5,7 @@
  *	 launcher        one; knows the databases, starts a scheduler where asked
  *	 scheduler       one per database with wanted queries; starts their workers
  *	 query worker    one per running query, as its owner
+ *	 publisher       one per database where rows were inserted into streams of Kafka
  */
 #ifndef SX_WORKER_WORKER_H
 #define SX_WORKER_WORKER_H
@@ -20,6 +21,10 @@ extern void sx_launcher_register(void);
 extern PGDLLEXPORT void sx_launcher_main(Datum arg);
 extern PGDLLEXPORT void sx_scheduler_main(Datum arg);
 extern PGDLLEXPORT void sx_query_worker_main(Datum arg);
+extern PGDLLEXPORT void sx_publisher_main(Datum arg);
+
+/* Is there something for a publisher to do here? In a transaction. */
+extern bool sx_publisher_needed(void);
 
 /* What a scheduler and a query worker are told (bgw_extra). */
 typedef struct SxWorkerArgs
