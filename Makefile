@@ -34,7 +34,7 @@ DATA_built   = sql/streamx--$(EXTVERSION).sql
 EXTRA_CLEAN  = results regression.diffs regression.out output_iso tmp_check tmp_check_iso test/harness/kafkatool
 PG_CPPFLAGS  = -I$(CURDIR)/src $(SX_CPPFLAGS)
 PG_CXXFLAGS  = -std=c++17 -fPIC
-SHLIB_LINK   = -Wl,--version-script=$(CURDIR)/src/streamx.exports -lrocksdb -lzstd -lrdkafka -lpthread -lstdc++
+SHLIB_LINK   = -Wl,--version-script=$(CURDIR)/src/streamx.exports -lrocksdb -lzstd -lrdkafka -lcurl -lpthread -lstdc++
 
 REGRESS        = $(sort $(notdir $(basename $(wildcard test/sql/*.sql))))
 REGRESS_OPTS   = --inputdir=test --load-extension=pgtap --load-extension=streamx

@@ -95,18 +95,25 @@ CREATE INDEX failure_query_at ON streamx.failure (query, at);
 COMMENT ON TABLE streamx.failure IS 'The last failures of each query; read streamx.failures instead.';
 
 -- Rows that made a batch fail and were left out of it (option on_error).
+-- Malformed records of a source have no row (data), but their bytes.
+CREATE SEQUENCE streamx.quarantine_id;
 CREATE TABLE streamx.quarantine_row (
+	id bigint NOT NULL,
 	query bigint NOT NULL,
 	at timestamptz NOT NULL,
 	batch bigint NOT NULL,
 	stream oid NOT NULL,
-	position bigint NOT NULL,
-	data json NOT NULL,
+	position bigint,				-- ordinal in the batch's range of the stream
+	data json,						-- the row
+	record bytea,					-- its bytes at the source
+	record_position json,			-- where they are there
 	sqlstate text NOT NULL,
-	message text NOT NULL
+	message text NOT NULL,
+	requeued boolean NOT NULL		-- goes into the next batch
 );
-CREATE INDEX quarantine_row_query_batch ON streamx.quarantine_row (query, batch);
-COMMENT ON TABLE streamx.quarantine_row IS 'Rows that no batch could take; read streamx.quarantine instead.';
+CREATE INDEX quarantine_row_query ON streamx.quarantine_row (query, requeued, id);
+COMMENT ON SEQUENCE streamx.quarantine_id IS 'Ids of rows in quarantine.';
+COMMENT ON TABLE streamx.quarantine_row IS 'Rows and records that no batch could take; read streamx.quarantine instead.';
 
 REVOKE ALL ON streamx.query, streamx.batch, streamx.intent, streamx.failure,
 	streamx.quarantine_row FROM PUBLIC;

@@ -86,3 +86,8 @@ COMMENT ON FUNCTION streamx.on_drop() IS 'Forgets continuous queries whose view 
 CREATE EVENT TRIGGER streamx_on_drop ON sql_drop EXECUTE FUNCTION streamx.on_drop();
 COMMENT ON EVENT TRIGGER streamx_on_drop IS 'Forgets continuous queries whose view was dropped.';
 ALTER EVENT TRIGGER streamx_on_drop ENABLE ALWAYS;
+
+CREATE FUNCTION @extschema@.requeue(query text, ids bigint[] DEFAULT NULL, data json DEFAULT NULL, record bytea DEFAULT NULL)
+	RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sx_api_requeue';
+COMMENT ON FUNCTION @extschema@.requeue(text, bigint[], json, bytea) IS
+	'Gives rows in quarantine (all, or those of these ids) back to their query, whose next batch takes them; for one id its row or record can be replaced. Returns how many.';

@@ -97,12 +97,12 @@ CREATE VIEW streamx.failures WITH (security_barrier) AS
 COMMENT ON VIEW streamx.failures IS 'The last failures of each query, at most 100.';
 
 CREATE VIEW streamx.quarantine WITH (security_barrier) AS
-	SELECT q.name AS query, r.at, r.batch AS batch_id, r.stream::pg_catalog.regclass AS stream, r.position,
-		r.data, r.sqlstate, r.message
+	SELECT q.name AS query, r.id, r.at, r.batch AS batch_id, r.stream::pg_catalog.regclass AS stream, r.position,
+		r.data, r.record, r.record_position, r.sqlstate, r.message, r.requeued
 	FROM streamx.query q JOIN streamx.quarantine_row r ON r.query = q.id
 	WHERE streamx.query_visible(q.id);
 COMMENT ON VIEW streamx.quarantine IS
-	'Rows that made a batch fail and were left out of it, with the error; queries with option on_error = quarantine.';
+	'Malformed records, and rows that made a batch fail and were left out of it, with the error; queries with option on_error = quarantine.';
 
 GRANT SELECT ON streamx.queries, streamx.quarantine, streamx.progress, streamx.sources, streamx.state_operators,
 	streamx.late_rows, streamx.failures TO PUBLIC;

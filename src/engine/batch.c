@@ -22,6 +22,7 @@
 #include "base/crash_point.h"
 #include "base/settings.h"
 #include "checkpoint/outbox.h"
+#include "engine/quarantine.h"
 #include "engine/query_engine.h"
 #include "engine/search.h"
 
@@ -108,6 +109,7 @@ commit_batch(SxEngine *engine)
 			engine->sources[i]->routine->forget(engine->sources[i], engine->at->offsets[i],
 												engine->commit_lsn);
 	sx_search_end(engine);
+	sx_quarantine_committed(engine);
 	engine->commit_started = false;
 	MemoryContextSwitchTo(engine->batch_context);
 }
@@ -168,7 +170,7 @@ advance_watermark(SxEngine *engine, SxBatch *batch)
 		SxBatchSource *range = &batch->sources.sources[i];
 		int			input = plan->sources[i].watermark_input;
 
-		if (range->end == NULL || input < 0)
+		if (!sx_batch_source_has_rows(range) || input < 0)
 			continue;
 		next->inputs[input].max = Max(next->inputs[input].max, range->seen.max);
 		if (range->rows > 0)
@@ -356,6 +358,7 @@ run_batch(SxEngine *engine, SxBatch *batch)
 	engine->writing_sink = false;
 	forget_settings(engine);
 	sx_search_after_run(engine, batch);
+	sx_quarantine_after_run(engine, batch);
 	batch->us_add_batch = elapsed_us(since);
 
 	next->batch_id = batch->id;
@@ -419,8 +422,14 @@ sx_batch_run(SxEngine *engine)
 		sx_search_ranges(engine, batch);
 		has_data = true;
 	}
-	else if ((has_data = sx_choose_ranges(engine, batch)))
-		sx_search_remember(engine, batch);
+	else
+	{
+		has_data = sx_choose_ranges(engine, batch);
+		if (!engine->loading)
+			has_data |= sx_quarantine_join(engine, batch);
+		if (has_data)
+			sx_search_remember(engine, batch);
+	}
 	batch->us_latest_offset = elapsed_us(batch->started);
 	if (!has_data &&
 		(engine->loading || !sx_batch_watermark_owes(engine, engine->at, batch->timestamp)))

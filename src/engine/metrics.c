@@ -60,6 +60,7 @@ sx_metrics_progress(SxEngine *engine, SxBatch *batch)
 		.event_min = SX_TIME_UNSET,
 		.event_max = SX_TIME_UNSET,
 		.input_rows = batch->input_rows,
+		.quarantined_rows = batch->quarantined,
 		.output_rows = batch->result.nrows,
 		.wal_bytes = pgWalUsage.wal_bytes - batch->wal_before,
 		.noperators = engine->noperators,

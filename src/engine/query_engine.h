@@ -21,6 +21,7 @@
 #include "state/state_store.h"
 
 typedef struct SxSearch SxSearch;	/* search.c */
+typedef struct SxReturns SxReturns;	/* quarantine.c */
 
 /* How far the query is: what the last batch record says. */
 typedef struct SxPosition
@@ -78,6 +79,14 @@ struct SxEngine
 	/* option on_error = quarantine */
 	bool		writing_sink;	/* an error now comes from the sink */
 	SxSearch   *search;			/* the range of the last batch, or the search in it */
+	bool		quarantine_full;	/* the error that was raised last says so */
+
+	/* rows given back from the quarantine (quarantine.c) */
+	MemoryContext returns_context;	/* holds them; NULL until there are some */
+	SxReturns  *returns;		/* of the batch that runs, or is searched; or NULL */
+	bool		returns_more;	/* the last look found some */
+	uint64		returns_seen;	/* seen_commits at the last look that found none */
+	TimestampTz returns_look;
 
 	/* when to look and how much to take */
 	bool		looked;			/* a look has found nothing since the last batch */
@@ -119,6 +128,8 @@ struct SxBatch
 	bool		fresh;			/* somebody waits for all that there is when it is chosen */
 	SxBatchSources sources;		/* ranges; ends NULL in a no-data batch */
 	int64		input_rows;
+	int64		quarantined;	/* of those: put aside instead of processed */
+	bool		joined;			/* rows given back from the quarantine are in it */
 	SxOperatorProgress *operators;
 	SxResult	result;
 	char	   *progress;		/* JSON */

@@ -10,6 +10,7 @@
 #include "utils/rel.h"
 
 #include "base/errors.h"
+#include "engine/quarantine.h"
 #include "engine/search.h"
 #include "registry/quarantine.h"
 
@@ -133,6 +134,7 @@ sx_search_ranges(SxEngine *engine, SxBatch *batch)
 	SxSearch   *search = engine->search;
 	int64		first = 0;
 
+	sx_quarantine_join_again(engine, batch);
 	search->probing = search->todo != NIL;
 	if (search->probing)
 	{
@@ -143,7 +145,7 @@ sx_search_ranges(SxEngine *engine, SxBatch *batch)
 	{
 		SxBatchSource *range = &batch->sources.sources[i];
 
-		if (search->ends[i] == NULL)
+		if (search->ends[i] == NULL && range->nextra == 0)
 			continue;
 		range->start = search->starts[i];
 		range->end = search->ends[i];
@@ -164,6 +166,39 @@ sx_search_ranges(SxEngine *engine, SxBatch *batch)
 	}
 }
 
+/* What is known of the row that a scan has just given, and of the error it made. */
+static void
+write_row(SxEngine *engine, SxBatch *batch, int i, int64 row, const SxMalformed *record,
+		  TupleTableSlot *slot)
+{
+	SxQuarantined quarantined = {
+		.query_id = engine->query->id,
+		.batch_id = batch->id,
+		.stream = batch->sources.sources[i].source->relid,
+		.position = row,
+		.record = record->raw,
+		.record_len = record->len,
+		.record_position = record->where,
+	};
+	int64		first = 0;
+	ListCell   *cell;
+
+	for (int before = 0; before < i; before++)
+		first += engine->search->rows[before];
+	foreach(cell, engine->search->guilty)
+	{
+		Guilty	   *guilty = lfirst(cell);
+
+		if (guilty->row != first + row)
+			continue;
+		quarantined.sqlstate = guilty->sqlstate;
+		quarantined.message = guilty->message;
+	}
+	quarantined.row = ExecFetchSlotHeapTupleDatum(slot);
+	sx_quarantine_append(&quarantined);
+	batch->quarantined++;
+}
+
 static void
 write_guilty(SxEngine *engine, SxBatch *batch, int i)
 {
@@ -171,58 +206,37 @@ write_guilty(SxEngine *engine, SxBatch *batch, int i)
 	const SxSourceRoutine *routine = range->source->routine;
 	Relation	stream = table_open(range->source->relid, AccessShareLock);
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(stream), &TTSOpsVirtual);
-	SxScan	   *scan = routine->scan_begin(range->source, range->start, range->end);
-	int64		first = 0;
+	SxScan	   *scan = range->end == NULL ? NULL :
+		routine->scan_begin(range->source, range->start, range->end);
+	int64		row = 0;
 	int			next = 0;
 
-	for (int before = 0; before < i; before++)
-		first += engine->search->rows[before];
-	for (int64 row = 0; next < range->nhidden && routine->scan_next(scan, slot); row++)
+	for (; scan != NULL && next < range->nhidden && routine->scan_next(scan, slot); row++)
 	{
-		SxQuarantined quarantined = {
-			.query_id = engine->query->id,
-			.batch_id = batch->id,
-			.stream = range->source->relid,
-			.position = row,
-		};
-		ListCell   *cell;
+		SxMalformed record = {0};
 
 		if (row != range->hidden[next])
 			continue;
 		next++;
-		foreach(cell, engine->search->guilty)
-		{
-			Guilty	   *guilty = lfirst(cell);
-
-			if (guilty->row != first + row)
-				continue;
-			quarantined.sqlstate = guilty->sqlstate;
-			quarantined.message = guilty->message;
-		}
-		quarantined.row = ExecFetchSlotHeapTupleDatum(slot);
-		sx_quarantine_append(&quarantined);
+		if (routine->record != NULL)
+			(void) routine->record(scan, &record);
+		write_row(engine, batch, i, row, &record, slot);
 	}
 	ExecClearTuple(slot);
-	routine->scan_end(scan);
+	if (scan != NULL)
+		routine->scan_end(scan);
+	for (int64 extra = 0; next < range->nhidden && sx_batch_source_extra(range, extra, slot); extra++, row++)
+	{
+		const SxRequeued *from = sx_quarantine_origin(engine, i, extra);
+		SxMalformed record = {.where = from->record_position, .raw = from->record, .len = from->record_len};
+
+		if (row != range->hidden[next])
+			continue;
+		next++;
+		write_row(engine, batch, i, row, &record, slot);
+	}
 	ExecDropSingleTupleTableSlot(slot);
 	table_close(stream, NoLock);
-}
-
-/* Many guilty rows are rather a broken query than broken rows. */
-static void
-check_limit(SxEngine *engine)
-{
-	int			limit = engine->query->options.quarantine_limit;
-	Guilty	   *last = llast(engine->search->guilty);
-
-	if (sx_quarantine_count(engine->query->id) + list_length(engine->search->guilty) <= limit)
-		return;
-	ereport(ERROR,
-			(errcode(last->sqlstate),
-			 errmsg("quarantine_limit of query \"%s\" is reached: %s",
-					engine->query->name, last->message),
-			 errdetail("At most %d rows may be in quarantine.", limit),
-			 errhint("Look at streamx.quarantine. Mend the query, or raise the limit by alter_query, then start it again.")));
 }
 
 void
@@ -234,7 +248,11 @@ sx_search_after_run(SxEngine *engine, SxBatch *batch)
 		return;
 	if (!search->probing)
 	{
-		check_limit(engine);
+		/* Many guilty rows are rather a broken query than broken rows. */
+		if (search->guilty != NIL)
+			sx_quarantine_check_limit(engine, list_length(search->guilty),
+									  ((Guilty *) llast(search->guilty))->sqlstate,
+									  ((Guilty *) llast(search->guilty))->message);
 		for (int i = 0; i < engine->nsources; i++)
 			if (batch->sources.sources[i].nhidden > 0)
 				write_guilty(engine, batch, i);
@@ -242,7 +260,7 @@ sx_search_after_run(SxEngine *engine, SxBatch *batch)
 	}
 	if (!search->rows_known)
 		for (int i = 0; i < engine->nsources; i++)
-			search->rows[i] = search->ends[i] != NULL ? batch->sources.sources[i].rows : 0;
+			search->rows[i] = batch->sources.sources[i].rows;
 	ereport(ERROR,
 			(errcode(ERRCODE_SX_PROBE),
 			 errmsg("probe of a failed batch ends")));
@@ -330,6 +348,12 @@ sx_engine_absorb(SxEngine *engine, const ErrorData *error)
 
 	if (search == NULL)
 		return false;
+	if (engine->quarantine_full)
+	{
+		engine->quarantine_full = false;
+		sx_search_end(engine);
+		return false;
+	}
 	if (engine->writing_sink && !blames_row(error->sqlerrcode))
 	{
 		sx_search_end(engine);

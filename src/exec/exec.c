@@ -153,7 +153,7 @@ static bool
 sources_have_rows(const SxExecBatch *batch)
 {
 	for (int i = 0; i < batch->sources->n; i++)
-		if (batch->sources->sources[i].end != NULL)
+		if (sx_batch_source_has_rows(&batch->sources->sources[i]))
 			return true;
 	return false;
 }
@@ -317,9 +317,9 @@ learn_rows(SxExec *exec, const SxBatchSources *sources)
 	{
 		const SxBatchSource *source = &sources->sources[i];
 
-		if (source->end != NULL && !source->counted)
+		if (sx_batch_source_has_rows(source) && !source->counted)
 			return;
-		if (source->end != NULL)
+		if (sx_batch_source_has_rows(source))
 			rows += source->rows;
 	}
 	if (rows > 0)

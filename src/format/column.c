@@ -30,6 +30,19 @@ sx_format_out_of_memory(void)
 }
 
 void
+sx_format_raise_failure(const SxRowBuffer *buffer)
+{
+	if (buffer->failure[0] == '\0')
+		sx_format_out_of_memory();
+	ereport(ERROR,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("cannot decode records without their schema"),
+			 errdetail("%s", buffer->failure),
+			 errhint("Check \"schema_registry_url\" of the stream, and user and password in the user mapping. It is tried again.")));
+	pg_unreachable();
+}
+
+void
 sx_format_check_encoding(void)
 {
 	if (GetDatabaseEncoding() != PG_UTF8 && GetDatabaseEncoding() != PG_SQL_ASCII)

@@ -70,8 +70,6 @@ extern void sx_text_rules_init(SxTextRules *rules, const SxFormatOptions *option
 /* ISO 8601 with the zone's offset, or infinity; text has room for MAXDATELEN + 1 bytes. */
 extern void sx_timestamptz_print(int64 value, pg_tz *zone, char *text);
 
-/* Raises the error of a failed malloc. */
-extern void sx_format_out_of_memory(void) pg_attribute_noreturn();
 /* Columns and text here are UTF-8. */
 extern void sx_format_check_encoding(void);
 

@@ -122,8 +122,9 @@ typedef struct SxFormatRoutine
 	/*
 	 * Appends the rows of one record: none (a blank one), one, or several (an
 	 * array at the top). Never fails because of the bytes: a malformed record is a
-	 * row with an error. NULL data (a tombstone): a row of NULLs. False: the buffer
-	 * is out of memory, nothing of the record is in it. Thread: any, one at a time.
+	 * row with an error. NULL data (a tombstone): a row of NULLs. False: it can't go
+	 * on, for want of memory or of a schema registry; nothing of the record is in the
+	 * buffer (sx_format_raise_failure, later). Thread: any, one at a time.
 	 */
 	bool		(*decode) (SxDecoder *decoder, const char *data, size_t len, SxRowBuffer *out);
 
@@ -152,6 +153,12 @@ extern SxFormatOptions *sx_format_options_parse(List *options);
 
 /* Number of the corrupt-record column of the target, 0: none. Error if it is neither text nor bytea. */
 extern AttrNumber sx_format_corrupt_column(TupleDesc desc, const SxFormatOptions *options);
+
+/* Raises the error of a failed malloc. Thread: main. */
+extern void sx_format_out_of_memory(void) pg_attribute_noreturn();
+
+/* Raises the error of a decode that returned false: out of memory, or a transient one. Thread: main. */
+extern void sx_format_raise_failure(const SxRowBuffer *buffer) pg_attribute_noreturn();
 
 static inline bool
 sx_decode(SxDecoder *decoder, const char *data, size_t len, SxRowBuffer *out)

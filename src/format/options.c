@@ -271,7 +271,7 @@ default_options(void)
 	options->positive_inf = "Inf";
 	options->negative_inf = "-Inf";
 	options->max_columns = 20480;
-	options->registry_timeout_ms = 10000;
+	options->registry_timeout_ms = 5000;
 	return options;
 }
 
@@ -306,7 +306,7 @@ const SxFormatRoutine *
 sx_format_routine(const char *name)
 {
 	static const SxFormatRoutine *const routines[] = {
-		&sx_json_format, &sx_csv_format, &sx_raw_format,
+		&sx_json_format, &sx_csv_format, &sx_raw_format, &sx_avro_format,
 	};
 
 	for (int i = 0; i < lengthof(routines); i++)

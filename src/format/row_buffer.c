@@ -89,6 +89,7 @@ sx_row_buffer_reset(SxRowBuffer *buffer, size_t keep_bytes)
 	buffer->nrows = 0;
 	buffer->nmalformed = 0;
 	buffer->out_of_memory = false;
+	buffer->failure[0] = '\0';
 	buffer->arena_at = buffer->arena_end = NULL;
 	while (buffer->blocks != NULL)
 	{

@@ -53,6 +53,7 @@ typedef struct SxRowBuffer
 	int64		nmalformed;		/* rows with an error */
 	int64		tag;			/* set by the caller, given to the rows of the next record */
 	bool		out_of_memory;	/* a decode returned false */
+	char		failure[256];	/* a decode returned false, and may work later: a schema registry is away */
 
 	/* its own */
 	SxRowPage **pages;

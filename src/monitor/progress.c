@@ -179,6 +179,8 @@ sx_progress_to_json(const SxProgress *progress, const char *query_name,
 	appendStringInfo(&buf, ",\"batchId\":" INT64_FORMAT ",\"batchDuration\":" INT64_FORMAT
 					 ",\"numInputRows\":" INT64_FORMAT,
 					 progress->batch_id, to_ms(progress->us_total), progress->input_rows);
+	if (progress->quarantined_rows > 0)
+		appendStringInfo(&buf, ",\"numQuarantinedRows\":" INT64_FORMAT, progress->quarantined_rows);
 	put_rate(&buf, "inputRowsPerSecond", progress->input_rows, since_last);
 	put_rate(&buf, "processedRowsPerSecond", progress->input_rows, progress->us_total);
 	put_durations(&buf, progress);

@@ -44,6 +44,7 @@ typedef struct SxProgress
 	double		event_sum;		/* microseconds, for the average */
 	int64		event_rows;
 	int64		input_rows;
+	int64		quarantined_rows;	/* of the input: put aside */
 	int64		output_rows;
 	int64		wal_bytes;
 	int			noperators;		/* nearest the sink first */

@@ -43,7 +43,9 @@ typedef struct StreamScanState
 	SxBatchSource *batch;		/* NULL: a plain SELECT */
 	SxScan	   *scan;			/* NULL: no rows */
 	bool		counting;		/* this pass counts; it began at the beginning */
-	int64		row;			/* ordinal of the next one in the range */
+	bool		behind;			/* of the range's rows; those given back come now */
+	int64		extra;			/* the next one of them */
+	int64		row;			/* ordinal of the next one, those given back counted on */
 	SxEventTimes seen;
 } StreamScanState;
 
@@ -213,14 +215,25 @@ row_is_given(const SxBatchSource *batch, int64 row)
 	return true;
 }
 
+static bool
+next_row(StreamScanState *state, TupleTableSlot *slot)
+{
+	if (!state->behind)
+	{
+		if (state->scan != NULL && state->scan->source->routine->scan_next(state->scan, slot))
+			return true;
+		state->behind = true;
+	}
+	return state->batch != NULL && sx_batch_source_extra(state->batch, state->extra++, slot);
+}
+
 static TupleTableSlot *
 iterate_scan(ForeignScanState *node)
 {
 	StreamScanState *state = node->fdw_state;
 	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
 
-	while (state->scan != NULL &&
-		   state->scan->source->routine->scan_next(state->scan, slot))
+	while (next_row(state, slot))
 	{
 		int64		row = state->row++;
 
@@ -246,6 +259,8 @@ rescan(ForeignScanState *node)
 	if (state->scan != NULL)
 		state->scan->source->routine->scan_rescan(state->scan);
 	state->row = 0;
+	state->behind = false;
+	state->extra = 0;
 	start_counting(state);
 }
 

@@ -130,13 +130,13 @@ own_decoder(SxKafkaSource *source)
 static void
 decode_record(SxDecoder *decoder, const char *data, size_t len, SxRowBuffer *rows)
 {
+	SxRowBuffer why;
+
 	if (sx_decode(decoder, data, len, rows))
 		return;
+	why = *rows;
 	sx_row_buffer_destroy(rows);
-	ereport(ERROR,
-			(errcode(ERRCODE_OUT_OF_MEMORY),
-			 errmsg("out of memory"),
-			 errdetail("Records of a Kafka stream could not be decoded.")));
+	sx_format_raise_failure(&why);
 }
 
 /* From the values that were kept for want of a decoder. */

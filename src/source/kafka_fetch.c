@@ -342,6 +342,11 @@ take_messages(SxKafkaFetcher *fetcher, int n, Taken *taken)
 		}
 		if (!add_record(fetcher, taken->chunk, message))
 		{
+			const SxRowBuffer *rows = taken->chunk->rows;
+
+			/* A schema registry that is away will come back. */
+			if (rows != NULL && rows->failure[0] != '\0')
+				take_error(taken, RD_KAFKA_RESP_ERR__TRANSPORT, rows->failure);
 			take_error(taken, RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE, "out of memory");
 			break;
 		}

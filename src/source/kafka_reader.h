@@ -167,5 +167,6 @@ extern void sx_kafka_scan_restrict(SxScan *scan, List *clauses);
 extern bool sx_kafka_can_restrict(Relation rel, AttrNumber attnum, int strategy, Oid type);
 extern void sx_kafka_scan_rescan(SxScan *scan);
 extern void sx_kafka_scan_end(SxScan *scan);
+extern bool sx_kafka_scan_record(SxScan *scan, SxMalformed *record);
 
 #endif

@@ -31,6 +31,7 @@
 #include "source/kafka_ask.h"
 #include "source/kafka_bounds.h"
 #include "source/kafka_decode.h"
+#include "source/kafka_quarantine.h"
 #include "source/kafka_reader.h"
 
 #define SILENCE_MS			10000	/* without a record: is the broker still there? */
@@ -549,6 +550,35 @@ sx_kafka_scan_next(SxScan *base, TupleTableSlot *slot)
 							   scan->rows, scan->next++, base->last_needed, slot))
 			return true;
 	}
+}
+
+/* Of the row that was given last. */
+bool
+sx_kafka_scan_record(SxScan *base, SxMalformed *record)
+{
+	SxKafkaScan *scan = (SxKafkaScan *) base;
+	SxKafkaSource *source = scan->source;
+	int64		n = scan->next - 1;
+	const SxKafkaRecord *it;
+
+	if (scan->chunk == NULL)
+		return false;
+	if (scan->rows != NULL)
+	{
+		const SxRow *row = sx_row_buffer_row(scan->rows, n);
+
+		it = &scan->chunk->records[row->tag];
+		record->raw = row->raw;
+		record->len = row->raw_len;
+	}
+	else
+	{
+		it = &scan->chunk->records[n];
+		record->raw = it->value != NULL ? VARDATA(it->value) : NULL;
+		record->len = it->value != NULL ? VARSIZE(it->value) - VARHDRSZ : 0;
+	}
+	record->where = sx_kafka_record_position(source, scan->spans[scan->at].part, it);
+	return true;
 }
 
 void

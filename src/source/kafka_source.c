@@ -21,6 +21,7 @@
 #include "source/kafka.h"
 #include "source/kafka_bounds.h"
 #include "source/kafka_group.h"
+#include "source/kafka_quarantine.h"
 #include "source/kafka_reader.h"
 
 static SxSource *
@@ -134,7 +135,6 @@ sx_kafka_note_malformed(SxKafkaSource *source, const SxKafkaRecord *record, cons
 {
 	SxKafkaPart *part = unconstify(SxKafkaPart *, source->part_now);
 	MemoryContext oldcontext;
-	StringInfoData where;
 	SxMalformed *it;
 
 	if (record->offset <= part->noted)
@@ -146,12 +146,7 @@ sx_kafka_note_malformed(SxKafkaSource *source, const SxKafkaRecord *record, cons
 														  ALLOCSET_DEFAULT_SIZES);
 	oldcontext = MemoryContextSwitchTo(source->malformed_context);
 	it = palloc0(sizeof(SxMalformed));
-	initStringInfo(&where);
-	appendStringInfoString(&where, "{\"topic\":");
-	escape_json(&where, part->topic);
-	appendStringInfo(&where, ",\"partition\":%d,\"offset\":" INT64_FORMAT "}",
-					 part->partition, record->offset);
-	it->where = where.data;
+	it->where = sx_kafka_record_position(source, part, record);
 	if (row->raw != NULL)
 	{
 		char	   *raw = palloc(row->raw_len + 1);
@@ -286,6 +281,8 @@ const SxSourceRoutine sx_kafka_source_routine = {
 	.scan_restrict = sx_kafka_scan_restrict,
 	.can_restrict = sx_kafka_can_restrict,
 	.malformed = malformed,
+	.record = sx_kafka_scan_record,
+	.reread = sx_kafka_reread,
 	.offset_print = offset_print,
 	.offset_parse = offset_parse,
 	.offset_equal = offset_equal,

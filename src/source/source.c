@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "executor/executor.h"
@@ -58,30 +59,49 @@ sx_source_open(Oid relid)
 	return source;
 }
 
+bool
+sx_batch_source_extra(const SxBatchSource *source, int64 i, TupleTableSlot *slot)
+{
+	if (i >= source->nextra)
+		return false;
+	ExecClearTuple(slot);
+	heap_deform_tuple(source->extra[i], slot->tts_tupleDescriptor, slot->tts_values,
+					  slot->tts_isnull);
+	ExecStoreVirtualTuple(slot);
+	return true;
+}
+
 void
 sx_batch_source_drain(SxBatchSource *batch)
 {
 	const SxSourceRoutine *routine = batch->source->routine;
 	SxEventTimes times;
 	Relation	rel;
-	TupleTableSlot *slot;
+	TupleTableSlot *slot = NULL;
 	SxScan	   *scan;
 
 	if (batch->counted)
 		return;
 	sx_event_times_begin(&times, batch);
-	if (batch->end != NULL)
+	if (sx_batch_source_has_rows(batch))
 	{
 		rel = table_open(batch->source->relid, AccessShareLock);
 		slot = MakeSingleTupleTableSlot(CreateTupleDescCopy(RelationGetDescr(rel)), &TTSOpsVirtual);
+		for (int i = 0; sx_batch_source_extra(batch, i, slot); i++)
+			sx_event_times_see(&times, slot);
+		table_close(rel, NoLock);
+	}
+	if (batch->end != NULL)
+	{
 		scan = routine->scan_begin(batch->source, batch->start, batch->end);
 		scan->last_needed = batch->event_attnum;
 		scan->needed = bms_make_singleton(batch->event_attnum);
 		while (routine->scan_next(scan, slot))
 			sx_event_times_see(&times, slot);
-		ExecDropSingleTupleTableSlot(slot);
+		ExecClearTuple(slot);
 		routine->scan_end(scan);
-		table_close(rel, NoLock);
 	}
+	if (slot != NULL)
+		ExecDropSingleTupleTableSlot(slot);
 	sx_event_times_finish(&times, batch);
 }

@@ -10,6 +10,7 @@
 #define SX_SOURCE_SOURCE_H
 
 #include "access/attnum.h"
+#include "access/htup.h"
 #include "access/xlogdefs.h"
 #include "executor/tuptable.h"
 #include "nodes/bitmapset.h"
@@ -87,6 +88,9 @@ typedef struct SxMalformed
 	const char *error;
 } SxMalformed;
 
+/* Takes one row; the slot is only valid during the call. */
+typedef void (*SxRowReceiver) (void *arg, TupleTableSlot *slot);
+
 typedef struct SxSourceRoutine
 {
 	const char *name;			/* FDW and kind: 'streamx', 'rate' */
@@ -130,6 +134,19 @@ typedef struct SxSourceRoutine
 	 * however often it was scanned: SxMalformed *.
 	 */
 	List	   *(*malformed) (SxSource *source);
+
+	/*
+	 * Optional. The record that the last row of scan_next was made of (its error is
+	 * NULL), for the quarantine; valid until the next row. False: not known.
+	 */
+	bool		(*record) (SxScan *scan, SxMalformed *record);
+
+	/*
+	 * Optional. A record that was malformed, given back by a person: its rows, as if it
+	 * were read now. NULL, or why it is malformed still (then no row was received).
+	 */
+	const char *(*reread) (SxSource *source, const SxMalformed *record, SxRowReceiver receive,
+						   void *arg);
 
 	/* JSON text and back; parse raises ERRCODE_SX_CHECKPOINT. */
 	char	   *(*offset_print) (const SxOffset *offset);
@@ -205,6 +222,10 @@ typedef struct SxBatchSource
 	int			nhidden;
 	const int64 *hidden;
 
+	/* Rows that come behind those of the range: given back from the quarantine. */
+	int			nextra;
+	HeapTuple  *extra;			/* of the stream's row type */
+
 	/* filled by the first scan that reached the end; drained by the engine otherwise */
 	bool		counted;
 	int64		rows;
@@ -221,6 +242,16 @@ typedef struct SxBatchSources
 	int			n;
 	SxBatchSource *sources;
 } SxBatchSources;
+
+/* May the batch have rows of it? */
+static inline bool
+sx_batch_source_has_rows(const SxBatchSource *source)
+{
+	return source->end != NULL || source->nextra > 0;
+}
+
+/* Row i of those behind the range into a slot of the stream's row type; false: there are no more. */
+extern bool sx_batch_source_extra(const SxBatchSource *source, int64 i, TupleTableSlot *slot);
 
 /* Reads the whole range once if no scan of the plan did, so that counts and maxima are right. */
 extern void sx_batch_source_drain(SxBatchSource *source);

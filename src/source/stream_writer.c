@@ -99,8 +99,8 @@ at_transaction_end(XactEvent event, void *arg)
 	}
 }
 
-static void
-touch_stream(Oid stream)
+void
+sx_stream_wake_at_commit(Oid stream)
 {
 	for (int i = 0; i < ntouched; i++)
 	{
@@ -243,7 +243,7 @@ sx_stream_writer_insert(EState *estate, ResultRelInfo *rel, TupleTableSlot *slot
 	if (writer->xid == 0)
 	{
 		writer->xid = U64FromFullTransactionId(GetTopFullTransactionId());
-		touch_stream(writer->stream);
+		sx_stream_wake_at_commit(writer->stream);
 	}
 	writer->values[0] = UInt64GetDatum(writer->xid);
 	memcpy(writer->values + 1, slot->tts_values, writer->natts * sizeof(Datum));

@@ -12,4 +12,7 @@ extern TupleTableSlot *sx_stream_writer_insert(EState *estate, ResultRelInfo *re
 											   TupleTableSlot *slot);
 extern void sx_stream_writer_end(ResultRelInfo *rel);
 
+/* Once the transaction commits, the queries that read the stream look for rows. */
+extern void sx_stream_wake_at_commit(Oid stream);
+
 #endif
