@@ -11,6 +11,36 @@
 #error "streamx needs PostgreSQL 15 or newer"
 #endif
 
+/* 18: pg_noreturn stands before a declaration; older servers have only this, behind it. */
+#if PG_VERSION_NUM >= 180000
+#define pg_attribute_noreturn() __attribute__((noreturn))
+#endif
+
+/* 16: the macros of varlena values are in a header of their own. */
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
+/* 18: not for btree alone; the numbers of the comparisons are the same (include utils/lsyscache.h). */
+#if PG_VERSION_NUM >= 180000
+#define SxOpInterpretation OpIndexInterpretation
+#define sx_op_interpretations(operator) get_op_index_interpretation(operator)
+#define sx_op_strategy(interpretation) ((int) (interpretation)->cmptype)
+#else
+#define SxOpInterpretation OpBtreeInterpretation
+#define sx_op_interpretations(operator) get_op_btree_interpretation(operator)
+#define sx_op_strategy(interpretation) ((interpretation)->strategy)
+#endif
+
+/* 18: base64 is made of unsigned bytes. */
+#if PG_VERSION_NUM >= 180000
+#define sx_b64_encode(from, len, to, tolen) \
+	pg_b64_encode((const uint8 *) (from), (len), (to), (tolen))
+#else
+#define sx_b64_encode(from, len, to, tolen) \
+	pg_b64_encode((from), (len), (to), (tolen))
+#endif
+
 /* 16: one function for the rights on objects of any class. */
 #if PG_VERSION_NUM < 160000
 #define object_aclcheck(classid, oid, role, mode) \

@@ -8,6 +8,7 @@
 #ifndef SX_FORMAT_COLUMN_H
 #define SX_FORMAT_COLUMN_H
 
+#include "base/compat.h"
 #include "format/format.h"
 
 #ifndef USE_FLOAT8_BYVAL

@@ -207,7 +207,7 @@ write_bytea(StringInfo out, Datum value)
 
 	enlargeStringInfo(out, size + 3);
 	out->data[out->len++] = '"';
-	len = pg_b64_encode(VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes), out->data + out->len, size);
+	len = sx_b64_encode(VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes), out->data + out->len, size);
 	if (len < 0)
 		elog(ERROR, "could not encode base64");
 	out->len += len;

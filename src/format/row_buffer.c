@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "base/compat.h"
 #include "format/row_buffer.h"
 
 #define ARENA_BLOCK		(256 * 1024)

@@ -14,6 +14,7 @@
 
 #include <librdkafka/rdkafka.h>
 
+#include "base/compat.h"
 #include "kafka/kafka_error.h"
 #include "kafka/settings.h"
 

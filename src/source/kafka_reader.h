@@ -17,6 +17,7 @@
 
 #include "datatype/timestamp.h"
 
+#include "base/compat.h"
 #include "format/fill.h"
 #include "kafka/client.h"
 #include "source/kafka_columns.h"

@@ -52,16 +52,16 @@ is_fixed(Node *node)
 static int
 strategy_of(Oid operator)
 {
-	List	   *interpretations = get_op_btree_interpretation(operator);
+	List	   *interpretations = sx_op_interpretations(operator);
 	ListCell   *lc;
 
 	foreach(lc, interpretations)
 	{
-		OpBtreeInterpretation *it = lfirst(lc);
+		SxOpInterpretation *it = lfirst(lc);
 
 		/* <> is no strategy of btree, but it is given as one. */
-		if (it->strategy >= BTLessStrategyNumber && it->strategy <= BTGreaterStrategyNumber)
-			return it->strategy;
+		if (sx_op_strategy(it) >= BTLessStrategyNumber && sx_op_strategy(it) <= BTGreaterStrategyNumber)
+			return sx_op_strategy(it);
 	}
 	return 0;
 }

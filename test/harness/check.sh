@@ -67,7 +67,7 @@ SH
 	chmod 755 "$WORK/cc"
 	[ "$(id -u)" != 0 ] || chown -R postgres "$WORK"
 	if ! as_server make -s -C "$tree" -j2 all install test-modules PG_CONFIG="$PG_CONFIG" CC="$WORK/cc" \
-		PG_CFLAGS="-Werror -DUSE_ASSERT_CHECKING" SX_CPPFLAGS="-DSX_CRASH_POINTS $ASAN_FLAGS" \
+		PG_CFLAGS="${ASAN_FLAGS:--Werror} -DUSE_ASSERT_CHECKING" SX_CPPFLAGS="-DSX_CRASH_POINTS $ASAN_FLAGS" \
 		>"$LOGS/build.log" 2>&1 </dev/null
 	then
 		grep -E 'error|Error|warning' "$LOGS/build.log" | head -20
