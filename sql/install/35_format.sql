@@ -1,18 +1,18 @@
 -- Records into rows: what a stream's format does, as functions.
 
-CREATE FUNCTION @extschema@.from_json(json text, type anyelement, options jsonb DEFAULT '{}')
+CREATE FUNCTION @extschema@.from_json("json" text, type anyelement, options jsonb DEFAULT '{}')
 	RETURNS anyelement
 	AS 'MODULE_PATHNAME', 'sx_api_from_json' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.from_json(text, anyelement, jsonb) IS
 	'A JSON object as a composite of the second argument''s type (NULL::mytype), with the rules of Spark''s from_json; NULL for NULL and blank text.';
 
-CREATE FUNCTION @extschema@.from_json(json bytea, type anyelement, options jsonb DEFAULT '{}')
+CREATE FUNCTION @extschema@.from_json("json" bytea, type anyelement, options jsonb DEFAULT '{}')
 	RETURNS anyelement
 	AS 'MODULE_PATHNAME', 'sx_api_from_json_bytea' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.from_json(bytea, anyelement, jsonb) IS
 	'from_json of bytes, such as the value of a Kafka record; broken UTF-8 makes it malformed, not an error.';
 
-CREATE FUNCTION @extschema@.from_json(json jsonb, type anyelement, options jsonb DEFAULT '{}')
+CREATE FUNCTION @extschema@.from_json("json" jsonb, type anyelement, options jsonb DEFAULT '{}')
 	RETURNS anyelement
 	AS 'MODULE_PATHNAME', 'sx_api_from_json_jsonb' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.from_json(jsonb, anyelement, jsonb) IS

@@ -72,7 +72,7 @@ sub memory
 		my ($report, $used) = (0, 0);
 		for (@lines)
 		{
-			$used = 0 if /level: 0; TopMemoryContext/;
+			$used = 0 if /level: [01]; TopMemoryContext/;	# 18 counts from 1
 			$used += $1 if /level: \d+;.* (\d+) used$/ && !/LocalBufferContext/;
 			return $used if /Grand total/ && $report++ == $number;
 		}
