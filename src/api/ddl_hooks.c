@@ -19,6 +19,7 @@
 #include "commands/defrem.h"
 #include "commands/event_trigger.h"
 #include "commands/extension.h"
+#include "foreign/foreign.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "storage/lmgr.h"
@@ -31,6 +32,7 @@
 #include "api/ddl_hooks.h"
 #include "base/compat.h"
 #include "monitor/shared.h"
+#include "source/fdw.h"
 #include "worker/hold.h"
 
 PG_FUNCTION_INFO_V1(sx_api_on_drop);
@@ -118,12 +120,43 @@ hold_for_drop_owned(const DropOwnedStmt *stmt)
 	}
 }
 
+/*
+ * Statements with the password of a user mapping stay out of the log, also when
+ * they fail for a reason that the validator never sees (a mapping that exists, a
+ * right that is missing). Those of other wrappers are their own business.
+ */
+static bool
+holds_secret(Node *stmt)
+{
+	const char *name = NULL;
+	ForeignServer *server;
+
+	if (IsA(stmt, CreateUserMappingStmt))
+		name = ((CreateUserMappingStmt *) stmt)->servername;
+	else if (IsA(stmt, AlterUserMappingStmt))
+		name = ((AlterUserMappingStmt *) stmt)->servername;
+	if (name == NULL)
+		return false;
+	server = GetForeignServerByName(name, true);
+	return server == NULL || sx_fdw_of_server(server->serverid) != NULL;	/* a mistyped name */
+}
+
+static void
+hide_statement(void *arg)
+{
+	errhidestmt(true);
+}
+
 static void
 process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
 				ProcessUtilityContext context, ParamListInfo params,
 				QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion)
 {
 	Node	   *stmt = pstmt->utilityStmt;
+	ErrorContextCallback callback = {
+		.previous = error_context_stack,
+		.callback = hide_statement
+	};
 
 	/* Before the statement's own locks: a worker may be waiting for them. */
 	if (IsTransactionState())
@@ -141,6 +174,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 			hold_for_drop((DropStmt *) stmt);
 		else if (IsA(stmt, DropOwnedStmt))
 			hold_for_drop_owned((DropOwnedStmt *) stmt);
+		else if (holds_secret(stmt))
+			error_context_stack = &callback;
 	}
 	if (prev_process_utility)
 		prev_process_utility(pstmt, query_string, read_only_tree, context, params,
@@ -148,6 +183,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	else
 		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
 								environment, dest, completion);
+	error_context_stack = callback.previous;
 
 	/* No callback of the transaction that was prepared runs then. */
 	if (IsA(stmt, TransactionStmt) && ((TransactionStmt *) stmt)->kind == TRANS_STMT_COMMIT_PREPARED)

@@ -276,6 +276,8 @@ note_error(SxKafkaClient *client, rd_kafka_resp_err_t err, const char *text)
 		return;
 	}
 
+	client->all_down |= err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN;
+
 	/* "all brokers down" says less than why they are */
 	if (kind == SX_KAFKA_OK ||
 		(err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && client->cause_text != NULL) ||
@@ -340,6 +342,23 @@ sx_kafka_client_poll(SxKafkaClient *client)
 
 /* ---- calls that block ---- */
 
+/* The library would go on trying, but it won't help. */
+static bool
+is_hopeless(const SxKafkaClient *client)
+{
+	return client->all_down &&
+		(client->cause == SX_KAFKA_CREDENTIALS || client->cause == SX_KAFKA_TLS);
+}
+
+static void
+forget_cause(SxKafkaClient *client)
+{
+	client->cause = SX_KAFKA_OK;
+	free(client->cause_text);
+	client->cause_text = NULL;
+	client->all_down = false;
+}
+
 rd_kafka_resp_err_t
 sx_kafka_call(SxKafkaClient *client, SxKafkaCall run, void *arg, void (*free_arg) (void *))
 {
@@ -365,6 +384,10 @@ sx_kafka_call(SxKafkaClient *client, SxKafkaCall run, void *arg, void (*free_arg
 			}
 			sx_kafka_client_poll(client);
 			CHECK_FOR_INTERRUPTS();
+			if (is_hopeless(client))
+				sx_kafka_raise(client, client->cause == SX_KAFKA_TLS ? RD_KAFKA_RESP_ERR__SSL :
+							   RD_KAFKA_RESP_ERR__AUTHENTICATION, client->cause_text,
+							   "could not connect to Kafka brokers %s", client->settings->brokers);
 		}
 	}
 	PG_CATCH();
@@ -379,6 +402,8 @@ sx_kafka_call(SxKafkaClient *client, SxKafkaCall run, void *arg, void (*free_arg
 		SetLatch(MyLatch);
 	sx_wake();
 	sx_kafka_client_poll(client);
+	if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
+		forget_cause(client);
 	return err;
 }
 
@@ -453,11 +478,25 @@ sx_kafka_topics(SxKafkaClient *client, const char *topic, int timeout_ms, int *n
 
 /* ---- errors ---- */
 
+/*
+ * Up to librdkafka 2.6.0 a SCRAM client repeats its nonce in the last message, which
+ * brokers since Kafka 4.0 refuse like a wrong password.
+ */
+static bool
+cannot_scram(const SxKafkaSettings *settings)
+{
+	const char *mechanism = sx_kafka_settings_get(settings, "sasl.mechanism");
+
+	return rd_kafka_version() < 0x02060100 && mechanism != NULL &&
+		pg_strncasecmp(mechanism, "SCRAM-", 6) == 0;
+}
+
 static void
 raise_message(SxKafkaClient *client, rd_kafka_resp_err_t err, const char *said, char *message)
 {
 	SxKafkaErrorKind kind = sx_kafka_error_kind(err);
 	const char *cause = NULL;
+	const char *hint;
 	StringInfoData detail;
 
 	if (client != NULL)
@@ -483,6 +522,10 @@ raise_message(SxKafkaClient *client, rd_kafka_resp_err_t err, const char *said, 
 				kind = client->cause;
 		}
 	}
+	hint = sx_kafka_error_hint(kind);
+	if (kind == SX_KAFKA_CREDENTIALS && client != NULL && cannot_scram(client->settings))
+		hint = psprintf("Check user and password in the user mapping. If they are right: librdkafka %s cannot do SCRAM with brokers of Kafka 4, 2.6.1 and newer can. Upgrade the library, or use sasl_mechanism PLAIN with security_protocol SASL_SSL.",
+						rd_kafka_version_str());
 	initStringInfo(&detail);
 	appendStringInfo(&detail, "librdkafka: %s", rd_kafka_err2str(err));
 	if (said != NULL)
@@ -495,7 +538,7 @@ raise_message(SxKafkaClient *client, rd_kafka_resp_err_t err, const char *said, 
 			(errcode(sx_kafka_error_sqlstate(kind == SX_KAFKA_OK ? SX_KAFKA_INTERNAL : kind)),
 			 errmsg_internal("%s", message),
 			 errdetail_internal("%s", detail.data),
-			 sx_kafka_error_hint(kind) != NULL ? errhint("%s", sx_kafka_error_hint(kind)) : 0));
+			 hint != NULL ? errhint("%s", hint) : 0));
 }
 
 /* The message of a format and its arguments, in CurrentMemoryContext. */

@@ -37,6 +37,7 @@ typedef struct SxKafkaClient
 	struct SxKafkaHandle *handle;
 	SxKafkaErrorKind cause;		/* of the last error event that says more than "away" */
 	char	   *cause_text;		/* malloc'ed, redacted */
+	bool		all_down;		/* no broker is connected, and the library keeps trying */
 	rd_kafka_resp_err_t fatal;	/* the handle is of no use any more */
 	int64		token_expires;	/* ms since 1970 */
 } SxKafkaClient;
@@ -63,7 +64,8 @@ extern void sx_kafka_client_poll(SxKafkaClient *client);
  * Runs a library call that may block on a thread of its own, and waits for it;
  * meanwhile interrupts are answered. If one comes, the call is left alone, and its
  * argument is freed when it has ended. run: on that thread, so no palloc, no elog.
- * arg: malloc'ed; freed by free_arg, by the caller unless an error was raised.
+ * arg: malloc'ed; freed by free_arg, by the caller unless an error was raised. If
+ * every broker refuses the credentials or the handshake, that is raised at once.
  */
 typedef rd_kafka_resp_err_t (*SxKafkaCall) (rd_kafka_t *rk, void *arg);
 extern rd_kafka_resp_err_t sx_kafka_call(SxKafkaClient *client, SxKafkaCall run, void *arg,

@@ -345,16 +345,20 @@ has_handler(Oid server)
 
 /* Wrappers and servers can be renamed; our scan callback is what makes one ours. */
 const SxFdw *
-sx_fdw_of(Oid relid)
+sx_fdw_of_server(Oid serverid)
 {
 	FdwRoutine *routine;
-	Oid			server;
 
+	if (!has_handler(serverid))
+		return NULL;
+	routine = GetFdwRoutineByServerId(serverid);
+	return routine->BeginForeignScan == begin_scan ? (const SxFdw *) routine : NULL;
+}
+
+const SxFdw *
+sx_fdw_of(Oid relid)
+{
 	if (get_rel_relkind(relid) != RELKIND_FOREIGN_TABLE)
 		return NULL;
-	server = GetForeignServerIdByRelId(relid);
-	if (!has_handler(server))
-		return NULL;
-	routine = GetFdwRoutineByServerId(server);
-	return routine->BeginForeignScan == begin_scan ? (const SxFdw *) routine : NULL;
+	return sx_fdw_of_server(GetForeignServerIdByRelId(relid));
 }

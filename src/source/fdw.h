@@ -26,5 +26,6 @@ extern SxFdw *sx_fdw_make(void);
 
 /* The wrapper of a foreign table, or NULL when it isn't a stream. */
 extern const SxFdw *sx_fdw_of(Oid relid);
+extern const SxFdw *sx_fdw_of_server(Oid serverid);
 
 #endif

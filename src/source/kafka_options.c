@@ -24,18 +24,10 @@
 #include "format/format.h"
 #include "kafka/settings.h"
 #include "source/kafka.h"
+#include "source/kafka_stream_options.h"
 #include "source/stream_options.h"
 
 PG_FUNCTION_INFO_V1(sx_api_kafka_validator);
-
-/* How the source reads: kafka_source.c. */
-static const char *const reading[] = {
-	"assign", "commit_group", "discovery_interval", "ending_offsets", "ending_offsets_by_timestamp",
-	"ending_timestamp", "fail_on_data_loss", "max_offsets_per_trigger", "max_trigger_delay",
-	"min_offsets_per_trigger", "prefetch", "starting_offsets", "starting_offsets_by_timestamp",
-	"starting_offsets_by_timestamp_strategy", "starting_timestamp", "subscribe", "subscribe_pattern",
-	"topic",
-};
 
 /* How the sink writes: room sink. */
 static const char *const writing[] = {"key_columns", "mark_topic"};
@@ -84,10 +76,9 @@ unknown_stream_option(const char *name)
 	StringInfoData legal;
 
 	initStringInfo(&legal);
-	append_names(&legal, reading, lengthof(reading));
 	append_names(&legal, writing, lengthof(writing));
-	appendStringInfo(&legal, ", %s, and settings of the client that begin with \"kafka.\"",
-					 sx_format_option_names());
+	appendStringInfo(&legal, ", %s, %s, and settings of the client that begin with \"kafka.\"",
+					 sx_kafka_stream_option_names(), sx_format_option_names());
 	ereport(ERROR,
 			(errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
 			 errmsg("invalid option \"%s\" of a Kafka stream", name),
@@ -109,7 +100,8 @@ check_stream(List *options)
 		if (!sx_kafka_is_client_option(name))
 		{
 			sx_kafka_refuse_at_stream(name);
-			if (!IS_ONE_OF(name, reading) && !IS_ONE_OF(name, writing) && !sx_format_option_known(name))
+			if (!sx_kafka_stream_option_known(name) && !IS_ONE_OF(name, writing) &&
+				!sx_format_option_known(name))
 				unknown_stream_option(name);
 		}
 		for_each_cell(other, options, lnext(options, lc))

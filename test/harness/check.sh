@@ -11,7 +11,7 @@ ASAN_FLAGS=
 
 verbose=
 [ "${1:-}" = --verbose ] && { verbose=1; shift; }
-suites=${*:-lint regress isolation tap oracle docs crash valgrind}
+suites=${*:-lint regress isolation tap kafka oracle docs crash valgrind}
 started=$SECONDS
 
 # seconds that a suite may take
@@ -23,6 +23,7 @@ limit_of()
 		regress)   echo 420 ;;
 		isolation) echo 240 ;;
 		tap)       echo 900 ;;
+		kafka)     echo 900 ;;
 		oracle)    echo 420 ;;
 		docs)      echo 240 ;;
 		crash)     [ -n "${SX_CRASH_LONG:-}" ] && echo 14400 || echo 420 ;;
@@ -37,7 +38,8 @@ trap stopped INT TERM HUP
 trap clean_up EXIT
 
 need_packages $BUILD_PACKAGES $TEST_PACKAGES \
-	$(case " $suites " in *" valgrind "*) echo valgrind ;; esac)
+	$(case " $suites " in *" valgrind "*) echo valgrind ;; esac) \
+	$(case " $suites " in *" kafka "*) echo $KAFKA_PACKAGES ;; esac)
 find_pg_config
 make_work check
 SRC=$WORK/src LOGS=$WORK/log
@@ -47,6 +49,18 @@ if [ -n "${CASES:-}" ]; then
 	cp -r "$CASES" "$WORK/cases" || fail "cannot read CASES=$CASES"
 	CASES=$WORK/cases
 fi
+
+# The broker is downloaded by whoever runs this, and copied to where the server's user can
+# read it.  The older one is for what the system's librdkafka cannot do with a newer.
+SX_KAFKA_CACHE=
+case " $suites " in *" kafka "*)
+	mkdir "$WORK/kafka-cache"
+	for version in 4.2.0 3.9.1; do
+		jars=$(SX_KAFKA_VERSION=$version "$top/test/harness/kafka.sh" fetch) || fail "no broker to test with"
+		cp -r "$jars" "$WORK/kafka-cache/" && chmod -R a+rX "$WORK/kafka-cache" || fail "no room for the broker"
+	done
+	SX_KAFKA_CACHE=$WORK/kafka-cache ;;
+esac
 
 # build_for name: copies the server of PG_CONFIG and installs a test build there
 build_for()
@@ -95,7 +109,7 @@ for suite in $suites; do
 	begin=$SECONDS
 	log=$LOGS/$suite.log
 	run() { as_server env WORK="$WORK" PG_CONFIG="$PG_CONFIG" CI="${CI:-}" CASES="${CASES:-}" TESTS="${TESTS:-}" \
-			SX_CRASH_LONG="${SX_CRASH_LONG:-}" SX_OLD_BIN="$OLD_BIN" STORES="${STORES:-}" \
+			SX_CRASH_LONG="${SX_CRASH_LONG:-}" SX_OLD_BIN="$OLD_BIN" STORES="${STORES:-}" SX_KAFKA_CACHE="$SX_KAFKA_CACHE" \
 			SX_ASAN="${SX_ASAN:-}" timeout -k 15 "$(limit_of "$suite")" bash "$SRC/test/harness/suite.sh" "$suite"; }
 	# in the background, so that a Ctrl-C is answered at once
 	if [ -n "$verbose" ]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # kafka.sh: a private Apache Kafka broker (KRaft, one node) for tests, demo and bench.
 #
-#	kafka.sh fetch					downloads the broker once, into the cache
+#	kafka.sh fetch					downloads the broker once, into the cache; prints its folder
 #	kafka.sh start DIR [option...]	starts a broker that keeps everything in DIR
 #	kafka.sh stop DIR [-9]			ends it, by its pid; its data stays, a start goes on with it
 #	kafka.sh address DIR [LISTENER]	where it listens: plaintext, ssl, sasl_plaintext, sasl_ssl
@@ -11,18 +11,20 @@
 #	--port N		listens on N (and N+1 for the controller; N+2 to N+4 if secure);
 #					without it free ports are found, and kept for later starts
 #	--secure		also listens with TLS and SASL; makes certificates in DIR/tls;
-#					users are those of --user
+#					users are those of --user; OAUTHBEARER takes any token, also without signature
 #	--user NAME:PASSWORD	a user of SASL (SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN); repeatable
 #	--heap SIZE		memory of the broker, default 512m
 #	--wait SECONDS	until it answers, default 90
 #	NAME=VALUE		a property of the broker
 #
-# Several brokers may run, each in its folder.  Works as root and as another user.
+# SX_KAFKA_VERSION is the version of the broker, SX_KAFKA_CACHE a folder of downloads to take
+# it from.  Several brokers may run, each in its folder.  Works as root and as another user.
 # A broker that does not come up is an error, shown with the end of its log.
 set -u
 
-VERSION=4.2.0
-JARS=${SX_KAFKA_JARS:-${XDG_CACHE_HOME:-$HOME/.cache}/streamx/kafka-$VERSION}
+VERSION=${SX_KAFKA_VERSION:-4.2.0}
+CACHE=${SX_KAFKA_CACHE:-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/streamx}
+JARS=$CACHE/kafka-$VERSION
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # KRaft wants an id; brokers never meet, so all have the same.
 CLUSTER_ID=c3RyZWFteC10ZXN0cy0wMQ
@@ -40,7 +42,7 @@ fetch()
 	local work log
 
 	have_jars && return 0
-	[ -z "${SX_KAFKA_JARS:-}" ] || fail "no broker in SX_KAFKA_JARS=$JARS"
+	[ -z "${SX_KAFKA_CACHE:-}" ] || fail "no broker in $JARS"
 	command -v mvn >/dev/null 2>&1 || fail "mvn is missing: install package maven"
 	mkdir -p "${JARS%/*}" || fail "cannot write ${JARS%/*}"
 	exec 8>"$JARS.lock"
@@ -188,9 +190,11 @@ write_properties()
 		ssl.truststore.type=PEM
 		ssl.truststore.location=$dir/tls/ca.pem
 		ssl.client.auth=requested
-		sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+		sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
 		P
+		# OAUTHBEARER: by default the broker takes tokens without a signature
 		for listener in sasl_plaintext sasl_ssl; do
+			echo "listener.name.$listener.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
 			echo "listener.name.$listener.plain.sasl.jaas.config=$(jaas_plain)"
 			for mechanism in scram-sha-256 scram-sha-512; do
 				echo "listener.name.$listener.$mechanism.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -323,7 +327,7 @@ need_tool()
 command=${1:-}
 [ $# -gt 0 ] && shift
 case $command in
-	fetch)   fetch ;;
+	fetch)   fetch; echo "$JARS" ;;
 	start)   [ $# -ge 1 ] || fail "start needs a folder"
 	         mkdir -p "$1" && dir=$(cd "$1" && pwd) || fail "cannot write $1"
 	         shift; start "$dir" "$@" ;;

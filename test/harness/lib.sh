@@ -114,6 +114,9 @@ remove_work()
 	for pidfile in $(find "$1" -name postmaster.pid 2>/dev/null); do
 		stop_cluster "${pidfile%/*}"
 	done
+	for pidfile in $(find "$1" -name broker.pid 2>/dev/null); do
+		as_root "$top/test/harness/kafka.sh" stop "${pidfile%/*}" -9
+	done
 	rm -rf "$1" 2>/dev/null || as_root rm -rf "$1"
 }
 

@@ -109,7 +109,18 @@ suite_tap()
 {
 	local wanted=${TESTS:-.*}
 
-	run_perl $(ls test/t/*.pl 2>/dev/null | grep -v '/crash_matrix.pl$' | grep -E "/(${wanted// /|})\.pl$")
+	run_perl $(ls test/t/*.pl 2>/dev/null | grep -v -e '/crash_matrix.pl$' -e '/kafka_' | grep -E "/(${wanted// /|})\.pl$")
+}
+
+# What needs a real broker; one is shared by the scripts that don't want their own.
+suite_kafka()
+{
+	local wanted=${TESTS:-.*}
+
+	export SX_KAFKA_DIR=$WORK/kafka
+	test/harness/kafka.sh start "$SX_KAFKA_DIR" || exit 1
+	run_perl $(ls test/t/kafka_*.pl 2>/dev/null | grep -E "/(${wanted// /|})\.pl$")
+	test/harness/kafka.sh stop "$SX_KAFKA_DIR" -9
 }
 
 suite_crash()

@@ -3,6 +3,7 @@
 #
 #	my $kafka = KafkaBroker->new;						its own, with a folder of its own
 #	my $kafka = KafkaBroker->new(secure => 1, users => ['alice:secret'], properties => ['a.b=c']);
+#	my $kafka = KafkaBroker->new(version => '3.9.1');	an older one
 #	my $kafka = KafkaBroker->shared;					the suite's (SX_KAFKA_DIR), or its own
 #
 #	$kafka->create_topic('t', 4, 'cleanup.policy=compact');
@@ -28,7 +29,7 @@ sub new
 {
 	my ($class, %args) = @_;
 	my $dir = SxCluster::base_dir() . '/kafka.' . ++$number;
-	my $self = bless { dir => $dir, owned => 1 }, $class;
+	my $self = bless { dir => $dir, owned => 1, version => $args{version} }, $class;
 	mkdir $dir;
 	push @all, $self;
 	my @options = (
@@ -58,6 +59,7 @@ sub run
 	my $pid = fork() // die "fork: $!";
 	if ($pid == 0)
 	{
+		$ENV{SX_KAFKA_VERSION} = $self->{version} if $self->{version};
 		open STDIN, '<', $in;
 		open STDOUT, '>', $out;
 		open STDERR, '>', $err;
