@@ -2,8 +2,8 @@
 # they install what they need, and everything else here is run by them too.
 #
 #	make, make install		with PG_CONFIG=... for a certain server
-#	make demo				a running query to look at
-#	make check				every test; SUITES="regress oracle" for some of them
+#	make demo				a running query to look at; KAFKA=1: from a topic of a private broker
+#	make check				every test; SUITES="regress kafka" for some of them
 #	make oracle				the recorded Spark cases; CASES=folder for others
 #	make crash				the long form of the crash matrix
 #	make check16, check17, check18	builds for another PostgreSQL, runs most tests, upgrades to it
@@ -86,7 +86,7 @@ else
 
 .PHONY: $(SCRIPTED)
 demo:
-	@test/harness/demo.sh
+	@KAFKA='$(KAFKA)' test/harness/demo.sh
 check:
 	@test/harness/check.sh $(SUITES)
 oracle:

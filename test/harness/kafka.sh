@@ -230,7 +230,7 @@ format()
 
 start()
 {
-	local dir=$1 heap=512m wait=90 pid begin
+	local dir=$1 heap=512m wait=90 pid begin i
 	shift
 
 	PORT= SECURE= USERS=() PROPERTIES=() RESERVED=
@@ -260,6 +260,10 @@ start()
 		echo "$PORT" >"$dir/port"
 	fi
 	format "$dir"
+
+	# one that was killed may still be letting go of the port
+	for i in $(seq 100); do is_free "$PORT" && break; sleep 0.1; done
+	is_free "$PORT" || { [ -z "$RESERVED" ] || rmdir "$RESERVED"; fail "port $PORT is in use"; }
 
 	# in a session of its own: a Ctrl-C at the test must not kill it before its data is closed
 	(cd "$dir" && exec setsid "$JAVA" -Xms"$heap" -Xmx"$heap" -XX:+UseG1GC -XX:TieredStopAtLevel=${SX_KAFKA_TIER:-4} \

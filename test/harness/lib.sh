@@ -115,7 +115,7 @@ remove_work()
 		stop_cluster "${pidfile%/*}"
 	done
 	for pidfile in $(find "$1" -name broker.pid 2>/dev/null); do
-		as_root "$top/test/harness/kafka.sh" stop "${pidfile%/*}" -9
+		"$top/test/harness/kafka.sh" stop "${pidfile%/*}" -9
 	done
 	rm -rf "$1" 2>/dev/null || as_root rm -rf "$1"
 }
