@@ -241,6 +241,12 @@ step(SxEngine *engine)
 	return SX_STEP_RAN;
 }
 
+bool
+sx_engine_loading(const SxEngine *engine)
+{
+	return engine->loading;
+}
+
 SxStep
 sx_engine_step(SxEngine *engine)
 {

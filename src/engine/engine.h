@@ -34,6 +34,9 @@ extern SxEngine *sx_engine_open(int64 query_id, SxQuerySlot *slot);
  */
 extern SxStep sx_engine_step(SxEngine *engine);
 
+/* Did the last step find rows that are not here yet? Then it did nothing. */
+extern bool sx_engine_loading(const SxEngine *engine);
+
 /* When step should be called though nobody woke us: next tick, rate source, idle timeout. DT_NOEND: never. */
 extern TimestampTz sx_engine_next_time(SxEngine *engine);
 

@@ -294,15 +294,7 @@ avro_check(const SxFormatTarget *target, const SxFormatOptions *options)
 	(void) sx_format_corrupt_column(target->desc, options);
 	sx_registry_check(options);
 	if (options->avro_schema == NULL)
-	{
-		if (options->registry_url != NULL)
-			return;
-		ereport(ERROR,
-				(errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND),
-				 errmsg("format \"avro\" needs a schema"),
-				 errdetail("The bytes of a value don't say which fields they hold."),
-				 errhint("Set option \"avro_schema\" to the schema's JSON, or \"schema_registry_url\".")));
-	}
+		return;					/* enough for writing, or with a registry */
 	schema = sx_avro_schema_parse(options->avro_schema, strlen(options->avro_schema), error);
 	if (schema == NULL)
 		ereport(ERROR,
@@ -333,6 +325,12 @@ avro_open_decoder(const SxFormatTarget *target, const SxFormatOptions *options)
 	KnownSchema *known = NULL;
 
 	avro_check(target, options);
+	if (options->avro_schema == NULL && options->registry_url == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND),
+				 errmsg("format \"avro\" needs a schema"),
+				 errdetail("The bytes of a value don't say which fields they hold."),
+				 errhint("Set option \"avro_schema\" to the schema's JSON, or \"schema_registry_url\".")));
 	registry = options->registry_url != NULL ? sx_registry_open(options) : NULL;
 	decoder = calloc(1, sizeof(AvroDecoder));
 	if (decoder == NULL)

@@ -402,7 +402,8 @@ run_batches(void)
 			continue;
 		}
 		between_batches = true;
-		if (step != SX_STEP_IDLE || !worker.has_ticks)
+		/* Waiting for a tick, or for rows that are on their way, has not succeeded in anything. */
+		if (step != SX_STEP_IDLE || (!worker.has_ticks && !sx_engine_loading(worker.engine)))
 			sx_supervisor_count_success(worker.slot);
 		pgstat_report_stat(step == SX_STEP_FINISHED);
 		if (step == SX_STEP_FINISHED)

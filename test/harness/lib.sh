@@ -32,7 +32,7 @@ server_user() { if [ "$(id -u)" = 0 ]; then echo postgres; else id -un; fi; }
 # The one that the package python3-psycopg2 is for; others may come first in PATH.
 export PYTHON=/usr/bin/python3
 
-BUILD_PACKAGES="build-essential postgresql-15 postgresql-server-dev-15 librocksdb-dev libzstd-dev librdkafka-dev libcurl4-openssl-dev libsimdjson-dev"
+BUILD_PACKAGES="build-essential postgresql-15 postgresql-server-dev-15 librocksdb-dev libzstd-dev librdkafka-dev libcurl4-openssl-dev"
 TEST_PACKAGES="postgresql-15-pgtap libipc-run-perl python3 python3-psycopg2 binutils git"
 # a real broker: only for what reads or writes Kafka (test/harness/kafka.sh)
 KAFKA_PACKAGES="openjdk-17-jre-headless maven openssl"

@@ -95,8 +95,9 @@ decode_all(void *arg)
 			good = sx_decode(work->decoder, NULL, 0, work->buffer);
 		else
 			good = sx_decode(work->decoder, VARDATA(record), VARSIZE(record) - VARHDRSZ, work->buffer);
+		work->failed = !good;
 		if (!good)
-			work->failed = true;
+			break;
 	}
 	return NULL;
 }
@@ -114,7 +115,7 @@ decode_on_thread(Work *work)
 		elog(ERROR, "could not start a thread: %d", error);
 	pthread_join(thread, NULL);
 	if (work->failed)
-		elog(ERROR, "out of memory in a decoder");
+		sx_format_raise_failure(work->buffer);
 }
 
 static char *
