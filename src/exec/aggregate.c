@@ -7,7 +7,8 @@
  *		(sliding windows are mostly kept as panes: a row is one update then, and
  *		what follows differs, see aggregate_panes.c)
  *		find the groups of the updates in the batch's table
- *		for those new to the batch: fetch what was committed, decode it
+ *		for those new to the batch: fetch what was committed, decode it (while
+ *			part of the state is cold, for many chunks together: waiting_rows.h)
  *		for each aggregate: advance it over the updates
  *	 at the end of the batch:
  *		encode and put every touched group, but those that came now and go at once
@@ -47,9 +48,11 @@ is_watermarked(const SxPlanOperator *plan, SxOutputMode mode)
 		mode != SX_OUTPUT_COMPLETE;
 }
 
-static void
-need_columns(SxChunk *chunk, const SxPlanOperator *plan)
+static SxChunk *
+make_chunk(const SxPlanOperator *plan)
 {
+	SxChunk    *chunk = sx_chunk_make(plan->input);
+
 	for (int i = 0; i < plan->nkeys; i++)
 		sx_chunk_need(chunk, plan->input, plan->keys[i].input);
 	for (int i = 0; i < plan->naggregates; i++)
@@ -63,6 +66,7 @@ need_columns(SxChunk *chunk, const SxPlanOperator *plan)
 		if (agg->filter != 0)
 			sx_chunk_need(chunk, plan->input, agg->filter);
 	}
+	return chunk;
 }
 
 static SxOperator *
@@ -74,8 +78,7 @@ aggregate_open(const SxPlanOperator *plan)
 	if (plan->panes && !agg->key->bytewise)
 		elog(ERROR, "panes of keys that bytes do not decide");
 	agg->calls = sx_agg_calls_make(plan);
-	agg->chunk = sx_chunk_make(plan->input);
-	need_columns(agg->chunk, plan);
+	agg->first_chunk = make_chunk(plan);
 	if (plan->key_time == SX_KEY_TIME_RANGE)
 		agg->range_type = lookup_type_cache(plan->keys[plan->time_key].type,
 											TYPECACHE_RANGE_INFO);
@@ -105,7 +108,12 @@ aggregate_begin(SxOperator *op)
 	}
 	sx_group_key_begin(agg->key);
 	sx_agg_calls_begin(agg->calls);
+	agg->chunk = agg->first_chunk;
+	agg->chunk->next = NULL;
 	sx_chunk_begin(agg->chunk);
+	agg->batch_context = CurrentMemoryContext;
+	agg->waiting = sx_state_is_cold(op->state, op->plan->id) ? sx_waiting_make() : NULL;
+	agg->nloaded = 0;
 	agg->table = sx_group_table_make(agg->key, SX_VALUES_OFFSET + agg->calls->size);
 	agg->nnew = 0;
 	agg->nupdates = 0;
@@ -162,13 +170,18 @@ state_key(const SxAggregate *agg, const SxGroup *group)
 
 /* Fetches what was committed of the groups that this batch has not seen before. */
 static void
-load_groups(SxAggregate *agg, uint32 first)
+load_groups(SxAggregate *agg)
 {
 	static const SxStateValue nothing = {NULL, 0};
+	uint32		first = agg->nloaded;
 	uint32		end = agg->table->ngroups;
-	SxGroup    *groups[SX_CHUNK_ROWS];
-	SxStateKey	keys[SX_CHUNK_ROWS];
-	SxStateValue values[SX_CHUNK_ROWS];
+	bool		many = end - first > SX_CHUNK_ROWS;
+	SxGroup    *few_groups[SX_CHUNK_ROWS];
+	SxStateKey	few_keys[SX_CHUNK_ROWS];
+	SxStateValue few_values[SX_CHUNK_ROWS];
+	SxGroup   **groups = many ? palloc((end - first) * sizeof(SxGroup *)) : few_groups;
+	SxStateKey *keys = many ? palloc((end - first) * sizeof(SxStateKey)) : few_keys;
+	SxStateValue *values = many ? palloc((end - first) * sizeof(SxStateValue)) : few_values;
 	int			n = 0;
 
 	for (uint32 i = first; i < end; i++)
@@ -187,31 +200,95 @@ load_groups(SxAggregate *agg, uint32 first)
 		sx_state_get_many(agg->base.state, n, keys, values);
 	for (int i = 0; i < n; i++)
 		load_group(agg, groups[i], &values[i]);
+	agg->nloaded = end;
+	if (many)
+	{
+		pfree(groups);
+		pfree(keys);
+		pfree(values);
+	}
+}
+
+static void
+advance_groups(SxAggregate *agg, const SxChunk *chunk, int n, const int *rows,
+			   SxGroup **groups)
+{
+	char	   *values[SX_CHUNK_ROWS];
+
+	for (int i = 0; i < n; i++)
+		values[i] = SX_GROUP_VALUES(groups[i]);
+	sx_agg_values_advance(agg->calls, chunk, n, rows, values);
+	SX_CRASH_POINT("operator");
+}
+
+/* Fetches the groups of the rows that wait and applies these in their order. */
+static void
+apply_waiting(SxAggregate *agg)
+{
+	SxWaitingRows *waiting = agg->waiting;
+
+	load_groups(agg);
+	for (int i = 0; i < waiting->npieces; i++)
+	{
+		SxWaitingPiece *piece = &waiting->pieces[i];
+
+		CHECK_FOR_INTERRUPTS();
+		advance_groups(agg, piece->chunk, piece->n, piece->rows, piece->groups);
+	}
+	sx_waiting_clear(waiting);
+}
+
+/* If rows of the chunk wait, the next ones need another. */
+static void
+next_chunk(SxAggregate *agg)
+{
+	MemoryContext oldcontext;
+
+	if (agg->waiting != NULL && sx_waiting_full(agg->waiting, agg->chunk->arena))
+		apply_waiting(agg);
+	if (agg->waiting == NULL || agg->waiting->npieces == 0)
+	{
+		agg->chunk = agg->first_chunk;
+		sx_chunk_clear(agg->chunk);
+		return;
+	}
+	if (agg->chunk->next == NULL)
+	{
+		oldcontext = MemoryContextSwitchTo(agg->batch_context);
+		agg->chunk->next = make_chunk(agg->base.plan);
+		agg->chunk->next->arena = agg->chunk->arena;
+		MemoryContextSwitchTo(oldcontext);
+	}
+	agg->chunk = agg->chunk->next;
+	agg->chunk->nrows = 0;
 }
 
 static void
 apply_updates(SxAggregate *agg)
 {
 	SxGroup    *groups[SX_CHUNK_ROWS];
-	char	   *values[SX_CHUNK_ROWS];
 	int			rows[SX_CHUNK_ROWS];
-	uint32		first = agg->table->ngroups;
 	int			n = agg->nupdates;
 
 	CHECK_FOR_INTERRUPTS();
 	if (n == 0)
 		return;
 	sx_group_table_find(agg->table, n, agg->updates, agg->keys.data, groups);
-	load_groups(agg, first);
-	for (int i = 0; i < n; i++)
+	if (agg->waiting != NULL)
 	{
-		values[i] = SX_GROUP_VALUES(groups[i]);
-		rows[i] = agg->updates[i].row;
+		sx_waiting_add(agg->waiting, agg->chunk, n, agg->updates, groups);
+		if (agg->table->ngroups - agg->nloaded >= SX_FETCH_GROUPS)
+			apply_waiting(agg);
 	}
-	sx_agg_values_advance(agg->calls, agg->chunk, n, rows, values);
+	else
+	{
+		load_groups(agg);
+		for (int i = 0; i < n; i++)
+			rows[i] = agg->updates[i].row;
+		advance_groups(agg, agg->chunk, n, rows, groups);
+	}
 	agg->nupdates = 0;
 	resetStringInfo(&agg->keys);
-	SX_CRASH_POINT("operator");
 }
 
 /*
@@ -375,7 +452,7 @@ process_chunk(SxAggregate *agg)
 		add_update(agg, row, agg->hashes[row], agg->hashes[row] % SX_KEY_GROUPS, expiry, NULL);
 	}
 	apply_updates(agg);
-	sx_chunk_clear(agg->chunk);
+	next_chunk(agg);
 }
 
 static bool
@@ -456,7 +533,7 @@ touch_only_group(SxAggregate *agg)
 	if (agg->table->ngroups > 0)
 		return;
 	sx_group_table_find(agg->table, 1, &update, "", &group);
-	load_groups(agg, 0);
+	load_groups(agg);
 }
 
 /* Has the processor fetch where the next groups will be put. */
@@ -527,6 +604,8 @@ aggregate_finish(SxOperator *op)
 	bool		evicts = agg->evict != SX_TIME_UNSET;
 
 	process_chunk(agg);
+	if (agg->waiting != NULL)
+		apply_waiting(agg);
 	if (op->plan->panes)
 	{
 		sx_aggregate_finish_panes(agg);

@@ -12,6 +12,7 @@
 #include "exec/aggregate_call.h"
 #include "exec/group_table.h"
 #include "exec/operator.h"
+#include "exec/waiting_rows.h"
 
 #define SX_WORTH_TELLING	1000	/* new groups from which the sink gets them apart */
 
@@ -27,14 +28,18 @@ typedef struct SxAggregate
 	SxOperator	base;
 	SxGroupKey *key;
 	SxAggCalls *calls;
-	SxChunk    *chunk;
+	SxChunk    *first_chunk;
 	TypeCacheEntry *range_type; /* of a window made below */
 
 	/* per batch */
+	SxChunk    *chunk;			/* being filled: the first one, or one after those that wait */
 	TimestampTz late;			/* SX_TIME_UNSET: nothing is */
 	TimestampTz evict;			/* SX_TIME_UNSET: nothing goes */
 	SxPaneBooks books;			/* as the batch found them */
 	SxGroupTable *table;
+	uint32		nloaded;		/* groups of it that were fetched */
+	SxWaitingRows *waiting;		/* rows for the others; NULL: groups are fetched at once */
+	MemoryContext batch_context;
 	int64		nnew;			/* groups in it that no batch before had */
 	uint64		hashes[SX_CHUNK_ROWS];
 	int			nupdates;

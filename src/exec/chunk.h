@@ -32,6 +32,7 @@ typedef struct SxChunk
 	SxChunkColumn **columns;	/* those in use */
 	SxChunkColumn **by_attnum;	/* [attnum - 1]; NULL: not needed */
 	MemoryContext arena;
+	struct SxChunk *next;		/* for whoever keeps several */
 } SxChunk;
 
 /* Lives in CurrentMemoryContext; begin must be called per batch. */

@@ -458,6 +458,12 @@ sx_state_rows(SxState *state, uint16 op)
 	return sx_tier_operator(&state->tier, op)->rows;
 }
 
+bool
+sx_state_is_cold(SxState *state, uint16 op)
+{
+	return state->store_in_use && sx_tier_operator(&state->tier, op)->cold.total > 0;
+}
+
 /* ---------- changing ---------- */
 
 void

@@ -105,6 +105,9 @@ extern int64 sx_state_expire(SxState *state, uint16 op, int64 watermark);
 
 extern int64 sx_state_rows(SxState *state, uint16 op);
 
+/* Does only the store hold some of the operator's keys?  Then ask for many at once. */
+extern bool sx_state_is_cold(SxState *state, uint16 op);
+
 /*
  * In the batch's transaction; everything that can fail. Returns changelog bytes
  * written. Call it for every batch, also one without changes: the log's last
