@@ -209,6 +209,24 @@
 				false, false, false, false, true)
 #endif
 
+/* 17: a better name. Read without its lock: it only ever grows (include access/transam.h). */
+#if PG_VERSION_NUM >= 170000
+#define sx_completed_transactions() \
+	(*(volatile uint64 *) &TransamVariables->xactCompletionCount)
+#else
+#define sx_completed_transactions() \
+	(*(volatile uint64 *) &ShmemVariableCache->xactCompletionCount)
+#endif
+
+/* 17: REINDEX's own statement may be passed (include catalog/index.h). */
+#if PG_VERSION_NUM >= 170000
+#define sx_reindex_index(index, persistence) \
+	reindex_index(NULL, (index), true, (persistence), &(ReindexParams) {0})
+#else
+#define sx_reindex_index(index, persistence) \
+	reindex_index((index), true, (persistence), &(ReindexParams) {0})
+#endif
+
 /* 18: index scans can be counted for EXPLAIN. */
 #if PG_VERSION_NUM >= 180000
 #define sx_index_beginscan(heap, index, snapshot, nkeys, norderbys) \

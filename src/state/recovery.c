@@ -573,11 +573,17 @@ sx_state_recover(SxState *state, int64 batch, const pg_uuid_t *lineage)
 			replay(state, survey, reader, marked);
 		else
 		{
+			const SxStoreRoutine *routine = state->store->routine;
+
 			sx_tier_clear(&state->tier);
-			state->store->routine->clear(state->store);
+			routine->clear(state->store);
 			state->store_in_use = false;
 			state->store_marked = false;
+			if (routine->load_begin != NULL)
+				routine->load_begin(state->store);
 			rebuild(state, survey, reader);
+			if (routine->load_end != NULL)
+				routine->load_end(state->store);
 		}
 	}
 	state->committed.batch = batch;

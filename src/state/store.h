@@ -54,6 +54,14 @@ typedef struct SxStoreRoutine
 	void		(*scan) (SxStore *store, uint16 op, uint16 group, int64 max_expiry,
 						 SxCellVisit visit, void *arg);
 
+	/*
+	 * Optional, around a rebuild of a store that was just cleared: in between it
+	 * is only written, every cell once and none removed.  If end is never reached
+	 * the store is cleared again before anybody reads it.
+	 */
+	void		(*load_begin) (SxStore *store);
+	void		(*load_end) (SxStore *store);
+
 	/* A sorted run: begin, then put or remove in ascending order, then end. */
 	void		(*write_begin) (SxStore *store, Size expected_bytes);
 	void		(*put) (SxStore *store, const SxCellKey *key, const char *bytes, Size len,

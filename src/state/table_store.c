@@ -6,6 +6,12 @@
  * data bytea) with a btree on the first four.  Its pages live in shared
  * buffers.  An immediate crash empties it, and the mark, a row of operator -1,
  * with it.  Written in maintenance transactions only.
+ *
+ * A rebuild fills the heap alone, many tuples at a time, and then builds the
+ * index anew: a third of the time that inserting into it cell by cell takes.  The
+ * new index is another file, so an abort leaves the old one, which is empty, beside
+ * tuples that nobody sees; and without a mark nobody reads either before they are
+ * truncated.
  */
 #include "postgres.h"
 
@@ -14,6 +20,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/heap.h"
+#include "catalog/index.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
@@ -40,6 +47,9 @@
 
 #define MARK_OP			(-1)
 
+#define LOAD_TUPLES		512		/* inserted together */
+#define LOAD_BYTES		(256 * 1024)
+
 typedef struct TableStore
 {
 	SxStore		base;
@@ -54,6 +64,14 @@ typedef struct TableStore
 	Relation	index_relation;
 	TupleTableSlot *slot;
 	IndexScanDesc scan;
+
+	/* of a load */
+	bool		loading;
+	MemoryContext load_context;	/* heap_multi_insert leaves things behind */
+	int64		loaded;			/* tuples in the heap that the index lacks */
+	int			nwaiting;
+	Size		waiting_bytes;
+	TupleTableSlot *waiting[LOAD_TUPLES];
 } TableStore;
 
 static char *
@@ -304,18 +322,102 @@ write_tuple(TableStore *store, int32 op, int32 group, int64 expiry, uint64 hash,
 	heap_freetuple(tuple);
 }
 
+/* ---------- loading ---------- */
+
+static void
+table_store_load_begin(SxStore *base)
+{
+	TableStore *store = (TableStore *) base;
+
+	store->loading = true;
+	store->loaded = 0;
+	store->load_context = AllocSetContextCreate(CurrentMemoryContext, "streamx state load",
+												ALLOCSET_DEFAULT_SIZES);
+}
+
+static void
+insert_waiting(TableStore *store)
+{
+	MemoryContext oldcontext = MemoryContextSwitchTo(store->load_context);
+
+	heap_multi_insert(store->heap, store->waiting, store->nwaiting, GetCurrentCommandId(true),
+					  TABLE_INSERT_SKIP_FSM, NULL);
+	MemoryContextSwitchTo(oldcontext);
+	MemoryContextReset(store->load_context);
+	for (int i = 0; i < store->nwaiting; i++)
+		ExecClearTuple(store->waiting[i]);	/* frees the tuple */
+	store->loaded += store->nwaiting;
+	store->nwaiting = 0;
+	store->waiting_bytes = 0;
+}
+
+static void
+load_tuple(TableStore *store, HeapTuple tuple)
+{
+	ExecForceStoreHeapTuple(tuple, store->waiting[store->nwaiting++], true);
+	store->waiting_bytes += tuple->t_len;
+	if (store->nwaiting == LOAD_TUPLES || store->waiting_bytes > LOAD_BYTES)
+		insert_waiting(store);
+}
+
+static void
+begin_loading_run(TableStore *store)
+{
+	store->heap = open_heap(store, RowExclusiveLock);
+	for (int i = 0; i < LOAD_TUPLES; i++)
+		store->waiting[i] = MakeSingleTupleTableSlot(RelationGetDescr(store->heap),
+													 &TTSOpsHeapTuple);
+}
+
+static void
+end_loading_run(TableStore *store)
+{
+	if (store->nwaiting > 0)
+		insert_waiting(store);
+	for (int i = 0; i < LOAD_TUPLES; i++)
+		ExecDropSingleTupleTableSlot(store->waiting[i]);
+	table_close(store->heap, NoLock);
+	store->heap = NULL;
+}
+
+static void
+table_store_load_end(SxStore *base)
+{
+	TableStore *store = (TableStore *) base;
+
+	store->loading = false;
+	MemoryContextDelete(store->load_context);
+	if (store->loaded == 0)
+		return;
+	CommandCounterIncrement();
+	sx_reindex_index(store->index, RELPERSISTENCE_UNLOGGED);
+	CommandCounterIncrement();
+}
+
+/* ---------- runs ---------- */
+
 static void
 table_store_write_begin(SxStore *base, Size expected_bytes)
 {
-	begin_writing((TableStore *) base);
+	TableStore *store = (TableStore *) base;
+
+	if (store->loading)
+		begin_loading_run(store);
+	else
+		begin_writing(store);
 }
 
 static void
 table_store_put(SxStore *base, const SxCellKey *key, const char *bytes, Size len,
 				bool is_new)
 {
-	write_tuple((TableStore *) base, key->op, key->group, key->expiry, key->hash,
-				bytes, len, is_new);
+	TableStore *store = (TableStore *) base;
+
+	if (store->loading)
+		load_tuple(store, form_tuple(store, key->op, key->group, key->expiry, key->hash,
+									 bytes, len));
+	else
+		write_tuple(store, key->op, key->group, key->expiry, key->hash, bytes, len, is_new);
 }
 
 static void
@@ -331,7 +433,12 @@ table_store_remove(SxStore *base, const SxCellKey *key)
 static void
 table_store_write_end(SxStore *base)
 {
-	end_writing((TableStore *) base);
+	TableStore *store = (TableStore *) base;
+
+	if (store->loading)
+		end_loading_run(store);
+	else
+		end_writing(store);
 }
 
 static void
@@ -445,6 +552,8 @@ const SxStoreRoutine sx_table_store = {
 	.open = table_store_open,
 	.get_many = table_store_get_many,
 	.scan = table_store_scan,
+	.load_begin = table_store_load_begin,
+	.load_end = table_store_load_end,
 	.write_begin = table_store_write_begin,
 	.put = table_store_put,
 	.remove = table_store_remove,
