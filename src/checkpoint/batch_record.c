@@ -26,6 +26,8 @@
 #include "access/table.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_type.h"
+#include "storage/bufmgr.h"
+#include "storage/freespace.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/jsonb.h"
@@ -409,33 +411,104 @@ sx_batch_record_exists(int64 query_id, const pg_uuid_t *incarnation,
 
 /* ---- forgetting ---- */
 
+/*
+ * Makes the space of deleted records known to whoever looks for some; false: a
+ * snapshot may still see them.  What remains of them until a vacuum is a line
+ * pointer each.
+ */
+static bool
+reuse_page(Relation rel, BlockNumber block)
+{
+	Buffer		buffer = ReadBuffer(rel, block);
+	Page		page = BufferGetPage(buffer);
+	Size		space;
+	bool		pruned;
+
+	/* pages are pruned when they are full; an insert does not say so */
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	PageSetFull(page);
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	heap_page_prune_opt(rel, buffer);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	pruned = !PageIsFull(page);
+	space = PageGetHeapFreeSpace(page);
+	UnlockReleaseBuffer(buffer);
+	if (pruned)
+		RecordPageWithFreeSpace(rel, block, space);
+	return pruned;
+}
+
+/* Pages that can't be reused yet stay in the list. */
+static void
+reuse_pages(Relation rel, SxTrimmedPages *trimmed)
+{
+	BlockNumber behind = RelationGetNumberOfBlocks(rel);
+	BlockNumber first = InvalidBlockNumber;
+	BlockNumber last = 0;
+	int			kept = 0;
+
+	for (int i = 0; i < trimmed->n; i++)
+	{
+		BlockNumber block = trimmed->pages[i];
+
+		if (block >= behind)
+			continue;			/* a vacuum cut it off */
+		if (!reuse_page(rel, block))
+		{
+			trimmed->pages[kept++] = block;
+			continue;
+		}
+		first = Min(first, block);
+		last = Max(last, block);
+	}
+	trimmed->n = kept;
+	if (first <= last)
+		FreeSpaceMapVacuumRange(rel, first, last + 1);
+}
+
+static void
+note_page(SxTrimmedPages *trimmed, BlockNumber block)
+{
+	for (int i = trimmed->n - 1; i >= 0; i--)
+		if (trimmed->pages[i] == block)
+			return;
+	if (trimmed->n < SX_TRIMMED_PAGES)
+		trimmed->pages[trimmed->n++] = block;
+}
+
 /* Deletes the records of the query up to and including `last`. */
 static void
-delete_range(int64 query_id, int64 last)
+delete_range(int64 query_id, int64 last, SxTrimmedPages *trimmed)
 {
 	Relation	rel = table_open(sx_catalog_relation("batch"), RowExclusiveLock);
 	ScanKeyData keys[2];
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
+	if (trimmed != NULL)
+		reuse_pages(rel, trimmed);
 	set_batch_keys(keys, query_id, BTLessEqualStrategyNumber, F_INT8LE, last);
 	scan = systable_beginscan(rel, sx_catalog_relation("batch_query_batch"), true,
 							  NULL, 2, keys);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		if (trimmed != NULL)
+			note_page(trimmed, ItemPointerGetBlockNumber(&tuple->t_self));
 		simple_heap_delete(rel, &tuple->t_self);
+	}
 	systable_endscan(scan);
 	table_close(rel, NoLock);
 }
 
 void
-sx_batch_record_trim(int64 query_id, int64 last_batch, int retain)
+sx_batch_record_trim(int64 query_id, int64 last_batch, int retain, SxTrimmedPages *trimmed)
 {
 	if (last_batch >= retain)
-		delete_range(query_id, last_batch - retain);
+		delete_range(query_id, last_batch - retain, trimmed);
 }
 
 void
 sx_batch_record_delete_all(int64 query_id)
 {
-	delete_range(query_id, PG_INT64_MAX);
+	delete_range(query_id, PG_INT64_MAX, NULL);
 }

@@ -9,6 +9,7 @@
 #ifndef SX_CHECKPOINT_BATCH_RECORD_H
 #define SX_CHECKPOINT_BATCH_RECORD_H
 
+#include "storage/block.h"
 #include "time/watermark.h"
 #include "utils/uuid.h"
 
@@ -54,8 +55,22 @@ extern SxBatchRecord *sx_batch_record_read(int64 query_id, int64 batch_id);
 extern bool sx_batch_record_exists(int64 query_id, const pg_uuid_t *incarnation,
 								   int64 batch_id, const pg_uuid_t *lineage);
 
+/*
+ * Pages from which records were deleted. Many small batches delete far more of
+ * them than autovacuum, which comes once a minute, can keep pace with, so each
+ * trim gives back the space that the one before it freed.
+ */
+#define SX_TRIMMED_PAGES	256
+
+typedef struct SxTrimmedPages
+{
+	int			n;				/* 0 at first */
+	BlockNumber pages[SX_TRIMMED_PAGES];
+} SxTrimmedPages;
+
 /* Deletes records older than the last `retain`. */
-extern void sx_batch_record_trim(int64 query_id, int64 last_batch, int retain);
+extern void sx_batch_record_trim(int64 query_id, int64 last_batch, int retain,
+								 SxTrimmedPages *trimmed);
 extern void sx_batch_record_delete_all(int64 query_id);
 
 #endif

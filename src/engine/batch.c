@@ -322,7 +322,8 @@ write_record(SxEngine *engine, SxBatch *batch)
 	sx_batch_record_append(&record);
 	if (batch->id % TRIM_EVERY == TRIM_EVERY - 1)
 		sx_batch_record_trim(engine->query->id, batch->id,
-							 engine->query->options.batches_to_retain);
+							 engine->query->options.batches_to_retain,
+							 &engine->trimmed);
 }
 
 static int64

@@ -65,6 +65,7 @@ struct SxEngine
 	SxPosition *at;
 	SxPosition *next;
 	TimestampTz *last_moved;	/* by input: when it last had rows (idle_timeout) */
+	SxTrimmedPages trimmed;		/* of streamx.batch, to be used again */
 
 	/* the step that runs */
 	int64		running_batch;	/* for the error context; -1: none */

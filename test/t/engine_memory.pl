@@ -116,6 +116,9 @@ for my $name (sort keys %$new)
 }
 cmp_ok($node->sql("SELECT batch_id FROM streamx.queries WHERE name = 'append'"), '>=', 10000, 'over 10,000 batches');
 is($node->sql("SELECT max(count) <= 201 FROM (SELECT count(*) FROM streamx.batch GROUP BY query) c"), 't', 'old batch records are deleted');
+# eight queries keep 100 to 200 records of about 1.5 kB each; autovacuum would come once a minute
+my $size = $node->sql("SELECT pg_relation_size('streamx.batch') / 1024");
+cmp_ok($size, '<', 6 * 1024, "and their space is used again: $size kB");
 is($node->sql('SELECT count(*) FROM streamx.intent'), 0, 'published intents too');
 
 # starting and stopping leaves nothing in the processes that stay, dropping nothing on disk
