@@ -28,6 +28,7 @@
 #include "base/compat.h"
 #include "base/errors.h"
 #include "base/settings.h"
+#include "engine/engine.h"
 #include "exec/exec.h"
 #include "sink/sink.h"
 #include "source/source.h"
@@ -227,16 +228,6 @@ prepare_sink(SxQuery *query, const SxPlan *plan)
 
 /* ---------- create ---------- */
 
-static void
-refuse_realtime(const SxQuery *query)
-{
-	if (query->trigger == SX_TRIGGER_REALTIME)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("trigger \"realtime\" is not supported yet"),
-				 errhint("The trigger \"default\" starts a batch as soon as rows are committed.")));
-}
-
 void
 sx_query_create(const SxNewQuery *new)
 {
@@ -257,7 +248,6 @@ sx_query_create(const SxNewQuery *new)
 				 errhint("Change it with alter_query, or drop it with drop_query.")));
 	query->output_mode = sx_output_mode_parse(new->output_mode);
 	sx_trigger_parse(new->trigger, &query->trigger, &query->trigger_interval);
-	refuse_realtime(query);
 	query->options_json = options_with_defaults(new->options);
 	sx_query_options_parse(query->options_json, &query->options);
 	query->settings = current_settings();
@@ -268,6 +258,7 @@ sx_query_create(const SxNewQuery *new)
 
 	sx_query_view_create(query, sx_query_text_analyze(new->name, new->query));
 	plan = sx_query_view_plan(query, true);
+	sx_trigger_check(query, plan);
 	prepare_sink(query, plan);
 	sx_query_view_depend(query);
 	sx_query_insert(query);
@@ -423,7 +414,6 @@ sx_api_alter_query(PG_FUNCTION_ARGS)
 		query->output_mode = sx_output_mode_parse(mode);
 	if (trigger != NULL)
 		sx_trigger_parse(trigger, &query->trigger, &query->trigger_interval);
-	refuse_realtime(query);
 	if (options != NULL)
 		query->options_json = sx_query_options_merge(query->options_json, options);
 	sx_query_options_parse(query->options_json, &query->options);
@@ -434,6 +424,7 @@ sx_api_alter_query(PG_FUNCTION_ARGS)
 		query->settings = current_settings();
 	}
 	plan = sx_query_view_plan(query, text != NULL || mode != NULL);
+	sx_trigger_check(query, plan);
 	prepare_sink(query, plan);
 	sx_query_view_depend(query);
 	alter_state(query, plan, reset);
@@ -459,6 +450,8 @@ sx_api_explain_query(PG_FUNCTION_ARGS)
 	sx_user_become(&saved, query->owner);
 	lines = sx_exec_explain(plan);
 	sx_user_back(&saved);
+	if (query->trigger == SX_TRIGGER_REALTIME)
+		lines = lcons(pstrdup("Trigger realtime: a batch of what is there follows the one before at once."), lines);
 	foreach(lc, lines)
 	{
 		Datum		values[1] = {CStringGetTextDatum((char *) lfirst(lc))};

@@ -456,6 +456,7 @@ sx_batch_run(SxEngine *engine)
 		sx_publish_committed(engine, no_data);
 
 	sx_metrics_publish(engine, batch);
+	sx_latency_note(engine, batch);
 	if (no_data != NULL)
 		sx_metrics_publish(engine, no_data);
 	engine->running_batch = -1;

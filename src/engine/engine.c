@@ -18,6 +18,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "base/compat.h"
 #include "base/errors.h"
 #include "engine/query_engine.h"
 #include "registry/failure.h"
@@ -27,6 +28,7 @@
 
 /* State maintenance in one step at most; the rest comes with the next ones. */
 #define MAINTAIN_STEPS		4
+#define MAINTAIN_STEPS_REALTIME	1	/* rows that come meanwhile wait */
 
 /* Adds the query and batch to any message; notes on the way why it failed. */
 static void
@@ -127,9 +129,21 @@ reason_to_look(SxEngine *engine, uint64 asked, uint64 commits, TimestampTz now)
 		commits != engine->seen_commits ||
 		asked != pg_atomic_read_u64(&engine->slot->drained) ||
 		sx_batch_watermark_owes(engine, engine->at, now) ||
-		now >= engine->last_look + SAFETY_LOOK_US ||
-		now < engine->last_look ||	/* the clock went back */
 		source_due(engine, now);
+}
+
+/*
+ * Somebody may have committed rows without waking us (COMMIT PREPARED does), but
+ * not without a transaction: while none ends in the whole server, nothing has come.
+ */
+static bool
+safety_look(SxEngine *engine, uint64 completed, TimestampTz now)
+{
+	if (now < engine->last_look + SAFETY_LOOK_US &&
+		now >= engine->last_look)	/* or the clock went back */
+		return false;
+	engine->last_look = now;
+	return completed != engine->seen_completed;
 }
 
 /*
@@ -144,11 +158,13 @@ static void
 maintain_state(SxEngine *engine)
 {
 	bool		more = true;
+	int			steps = engine->query->trigger == SX_TRIGGER_REALTIME ?
+		MAINTAIN_STEPS_REALTIME : MAINTAIN_STEPS;
 
 	if (engine->state == NULL || !sx_state_needs_maintenance(engine->state))
 		return;
 	XLogFlush(engine->commit_lsn);
-	for (int i = 0; more && i < MAINTAIN_STEPS; i++)
+	for (int i = 0; more && i < steps; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
 		engine->maintaining = true;
@@ -194,6 +210,7 @@ step(SxEngine *engine)
 	TimestampTz now = GetCurrentTimestamp();
 	uint64		asked;
 	uint64		commits;
+	uint64		completed;
 	bool		ran = false;
 
 	if (engine->finished)
@@ -221,14 +238,20 @@ step(SxEngine *engine)
 	/* Both before the look: what comes later is seen by the next one. */
 	asked = pg_atomic_read_u64(&engine->slot->asked);
 	commits = pg_atomic_read_u64(&sx_shared->stream_commits);
+	completed = sx_completed_transactions();
 	pg_read_barrier();
-	if (!engine->ran_once && reason_to_look(engine, asked, commits, now))
+	if (!engine->ran_once &&
+		(reason_to_look(engine, asked, commits, now) || safety_look(engine, completed, now)))
 	{
 		if (engine->query->trigger == SX_TRIGGER_AVAILABLE_NOW && engine->stop_at == NULL)
 			sx_choose_freeze(engine);
 		engine->last_look = now;
 		engine->seen_commits = commits;
+		engine->seen_completed = completed;
+		sx_latency_look(engine);
 		ran = sx_batch_run(engine);
+		if (!ran)
+			sx_latency_nothing(engine);
 		engine->looked = !ran;
 	}
 	sx_publish_pending(engine);

@@ -9,6 +9,7 @@
 #define SX_ENGINE_ENGINE_H
 
 #include "monitor/shared.h"
+#include "plan/plan.h"
 #include "registry/query.h"
 
 typedef struct SxEngine SxEngine;
@@ -20,6 +21,9 @@ typedef enum SxStep
 	SX_STEP_BLOCKED,			/* an outside sink has max_pending intents waiting */
 	SX_STEP_FINISHED			/* available_now or once is done */
 } SxStep;
+
+/* Raises an error if the query's trigger does not go with the streams it reads. */
+extern void sx_trigger_check(const SxQuery *query, const SxPlan *plan);
 
 /*
  * Opens the query: plan, layout check, state, sources, sink. Outside a

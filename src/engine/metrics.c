@@ -74,6 +74,7 @@ sx_metrics_progress(SxEngine *engine, SxBatch *batch)
 	for (int i = 0; i < engine->noperators; i++)
 		batch->operators[i].commit_us = batch->us_state / engine->noperators;
 	fill_sources(engine, batch, &progress);
+	sx_latency_fill(engine, &progress);
 	INSTR_TIME_SET_CURRENT(now);
 	INSTR_TIME_SUBTRACT(now, batch->started);
 	progress.us_total = INSTR_TIME_GET_MICROSEC(now);
@@ -102,6 +103,7 @@ sx_metrics_opened(SxEngine *engine)
 	/* From now on writers wake us; what they wrote before is seen by the first look. */
 	for (int i = 0; i < engine->nsources; i++)
 		slot->streams[i] = engine->sources[i]->relid;
+	slot->times_commits = engine->query->trigger == SX_TRIGGER_REALTIME;
 	pg_write_barrier();
 	slot->nstreams = engine->nsources;
 

@@ -22,6 +22,7 @@
 
 typedef struct SxSearch SxSearch;	/* search.c */
 typedef struct SxReturns SxReturns;	/* quarantine.c */
+typedef struct SxLatencies SxLatencies; /* latency.c */
 
 /* How far the query is: what the last batch record says. */
 typedef struct SxPosition
@@ -92,6 +93,7 @@ struct SxEngine
 	/* when to look and how much to take */
 	bool		looked;			/* a look has found nothing since the last batch */
 	uint64		seen_commits;	/* of sx_shared->stream_commits at that look */
+	uint64		seen_completed;	/* transactions that had ended in the server */
 	TimestampTz last_look;
 	TimestampTz next_tick;		/* interval trigger */
 	int			max_rows;		/* batch_rows, less after out of memory (also of an earlier process) */
@@ -119,6 +121,10 @@ struct SxEngine
 	/* counters of this run, and the last commit */
 	XLogRecPtr	commit_lsn;
 	TimestampTz previous_trigger;	/* start of the trigger before, 0: none */
+
+	/* trigger realtime */
+	SxLatencies *latencies;		/* NULL: another trigger */
+	TimestampTz waiting_since;	/* first commit that no batch has read yet, 0: not known */
 };
 
 /* One batch while it runs; in the batch context. */
@@ -196,6 +202,13 @@ extern void sx_publish_note(SxEngine *engine);
 extern void sx_publish_note_committed(SxEngine *engine);
 extern void sx_publish_settle(SxEngine *engine, bool now);
 extern TimestampTz sx_publish_next_time(SxEngine *engine);
+
+/* latency.c: nothing happens unless the trigger is realtime. */
+extern void sx_latency_open(SxEngine *engine);
+extern void sx_latency_look(SxEngine *engine);
+extern void sx_latency_nothing(SxEngine *engine);
+extern void sx_latency_note(SxEngine *engine, const SxBatch *batch);
+extern void sx_latency_fill(SxEngine *engine, SxProgress *progress);
 
 /* metrics.c */
 extern char *sx_metrics_progress(SxEngine *engine, SxBatch *batch);

@@ -55,11 +55,6 @@ check_may_run(const SxQuery *query)
 				 errmsg("query \"%s\" writes outside PostgreSQL, which is switched off here",
 						query->name),
 				 errhint("Set streamx.external_sinks to \"on\", or to \"muted\" to run it without publishing anything.")));
-	if (query->trigger == SX_TRIGGER_REALTIME)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("trigger \"realtime\" is not supported yet"),
-				 errhint("Use trigger \"default\": a batch starts as soon as rows are committed.")));
 }
 
 /* ---- the checkpoint ---- */
@@ -436,9 +431,11 @@ sx_engine_start(SxEngine *engine, int64 query_id)
 		Min(engine->slot->max_rows, query->options.batch_rows) : query->options.batch_rows;
 	engine->next_tick = DT_NOBEGIN;
 	engine->plan = plan_query(query);
+	sx_trigger_check(query, engine->plan);
 	if (query->layout != NULL && engine->plan->layout != NULL)
 		sx_layout_check(query->name, query->layout, engine->plan->layout);
 	allocate(engine);
+	sx_latency_open(engine);
 
 	record = sx_batch_record_last(query_id);
 	adopt_record(engine, record);

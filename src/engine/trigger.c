@@ -2,7 +2,9 @@
  * trigger.c
  *		When a query may look for rows.
  *
- * default, available_now, once: always.  An interval has ticks at its multiples
+ * default, available_now, once, realtime: always.  (realtime differs in what it
+ * refuses, in how little it does between two batches, and in showing latencies.)
+ * An interval has ticks at its multiples
  * since the epoch; the first batch runs at once, later ones at the first tick
  * after the start of the one before.  A batch that takes longer than the interval
  * is followed by the next at once; missed ticks are not made up.
@@ -14,11 +16,34 @@
  */
 #include "postgres.h"
 
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "engine/query_engine.h"
 
 #define UNIX_EPOCH	((int64) (UNIX_EPOCH_JDATE - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY)
+
+/* As in Spark: rows that are processed as they come cannot be rationed, too. */
+void
+sx_trigger_check(const SxQuery *query, const SxPlan *plan)
+{
+	if (query->trigger != SX_TRIGGER_REALTIME)
+		return;
+	for (int i = 0; i < plan->nsources; i++)
+	{
+		const char *option = sx_stream_bound_option(plan->sources[i].relid);
+
+		if (option == NULL)
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("option \"%s\" of stream \"%s\" cannot be used with trigger \"realtime\"",
+						option, get_rel_name(plan->sources[i].relid)),
+				 errdetail("In query \"%s\" rows are processed as they come, and the option would hold them back.",
+						   query->name),
+				 errhint("Drop the option with ALTER FOREIGN TABLE, or use trigger \"default\".")));
+	}
+}
 
 static TimestampTz
 tick_after(TimestampTz now, int64 interval)

@@ -116,6 +116,31 @@ put_event_time(StringInfo buf, const SxProgress *progress)
 }
 
 static void
+put_percentiles(StringInfo buf, const char *name, const double *ms)
+{
+	static const char *const names[SX_LATENCY_PERCENTILES] = {"P0", "P50", "P90", "P95", "P99"};
+
+	appendStringInfo(buf, "\"%s\":{", name);
+	for (int i = 0; i < SX_LATENCY_PERCENTILES; i++)
+		appendStringInfo(buf, "%s\"%s\":%.3f", i > 0 ? "," : "", names[i], ms[i]);
+	appendStringInfoChar(buf, '}');
+}
+
+static void
+put_latencies(StringInfo buf, const SxProgress *progress)
+{
+	if (!progress->has_latencies)
+		return;
+	appendStringInfoString(buf, ",\"latencies\":{");
+	put_percentiles(buf, "e2eLatencyMs", progress->end_to_end_ms);
+	appendStringInfoChar(buf, ',');
+	put_percentiles(buf, "processingLatencyMs", progress->processing_ms);
+	appendStringInfoChar(buf, ',');
+	put_percentiles(buf, "sourceQueuingLatencyMs", progress->queuing_ms);
+	appendStringInfoChar(buf, '}');
+}
+
+static void
 put_operator(StringInfo buf, const SxOperatorProgress *op)
 {
 	appendStringInfoString(buf, "{\"operatorName\":");
@@ -185,6 +210,7 @@ sx_progress_to_json(const SxProgress *progress, const char *query_name,
 	put_rate(&buf, "processedRowsPerSecond", progress->input_rows, progress->us_total);
 	put_durations(&buf, progress);
 	put_event_time(&buf, progress);
+	put_latencies(&buf, progress);
 	appendStringInfoString(&buf, ",\"stateOperators\":[");
 	for (int i = 0; i < progress->noperators; i++)
 	{

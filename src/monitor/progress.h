@@ -32,6 +32,8 @@ typedef struct SxSourceProgress
 	int64		bytes;
 } SxSourceProgress;
 
+#define SX_LATENCY_PERCENTILES	5	/* P0, P50, P90, P95, P99 */
+
 typedef struct SxProgress
 {
 	int64		batch_id;
@@ -59,6 +61,11 @@ typedef struct SxProgress
 	int64		us_state;		/* prepare the state changes */
 	int64		us_commit;
 	int64		us_total;
+	/* of the batches before this one, lately; trigger realtime */
+	bool		has_latencies;
+	double		processing_ms[SX_LATENCY_PERCENTILES];
+	double		queuing_ms[SX_LATENCY_PERCENTILES];
+	double		end_to_end_ms[SX_LATENCY_PERCENTILES];
 } SxProgress;
 
 /* Spark's StreamingQueryProgress as JSON text (operations 3). */

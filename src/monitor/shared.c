@@ -53,6 +53,7 @@ sx_shared_startup(void)
 
 			pg_atomic_init_u64(&slot->asked, 0);
 			pg_atomic_init_u64(&slot->drained, 0);
+			pg_atomic_init_u64(&slot->waiting_since, 0);
 			ConditionVariableInit(&slot->changed);
 			SpinLockInit(&slot->mutex);
 		}
@@ -107,6 +108,7 @@ slot_clear(SxQuerySlot *slot)
 	slot->owner = InvalidOid;
 	slot->started_at = 0;
 	slot->nstreams = 0;
+	slot->times_commits = false;
 	slot->held_by = 0;
 	slot->stop_requested = false;
 	slot->cancel_requested = false;
@@ -204,6 +206,17 @@ sx_slots_release_database(Oid database)
 	ConditionVariableBroadcast(&sx_shared->queries_changed);
 }
 
+/* Before the latch: whoever it wakes takes the time away. */
+static void
+note_waiting(SxQuerySlot *slot)
+{
+	uint64		none = 0;
+
+	if (pg_atomic_read_u64(&slot->waiting_since) == 0)
+		(void) pg_atomic_compare_exchange_u64(&slot->waiting_since, &none,
+											  (uint64) GetCurrentTimestamp());
+}
+
 /*
  * Without the lock, since every commit that wrote a stream comes here. A latch
  * read a moment too late belongs to a process that is gone or has other work;
@@ -227,6 +240,8 @@ sx_wake_stream_readers(Oid database, Oid stream)
 		{
 			if (slot->streams[j] != stream)
 				continue;
+			if (slot->times_commits)
+				note_waiting(&sx_shared->slots[i]);
 			latch = slot->latch;
 			if (latch != NULL)
 				SetLatch(latch);

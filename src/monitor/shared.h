@@ -62,6 +62,13 @@ typedef struct SxQuerySlot
 	pg_atomic_uint64 drained;
 	ConditionVariable changed;	/* drained, state, pid */
 
+	/*
+	 * Trigger realtime: when a commit first woke the worker since it last looked
+	 * (a TimestampTz), 0: none has.
+	 */
+	bool		times_commits;
+	pg_atomic_uint64 waiting_since;
+
 	/* what views show; written by the worker only */
 	slock_t		mutex;
 	SxRunState	state;

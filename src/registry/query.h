@@ -33,7 +33,7 @@ typedef enum SxTriggerKind
 	SX_TRIGGER_INTERVAL,		/* ticks at multiples of the interval since the epoch */
 	SX_TRIGGER_AVAILABLE_NOW,	/* what is there at the start, then finished */
 	SX_TRIGGER_ONCE,			/* one batch with all data, then finished */
-	SX_TRIGGER_REALTIME			/* refused until issue-scoped sources have it */
+	SX_TRIGGER_REALTIME			/* as default, but nothing may hold rows back; shows latencies */
 } SxTriggerKind;
 
 typedef enum SxWanted

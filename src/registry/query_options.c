@@ -422,6 +422,12 @@ sx_trigger_parse(const char *text, SxTriggerKind *kind, int64 *interval)
 	char	   *snake = snake_case(text);
 
 	*interval = 0;
+	if (pg_strncasecmp(text, "realtime ", 9) == 0 || pg_strncasecmp(text, "real_time ", 10) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("trigger \"realtime\" takes no interval"),
+				 errdetail("In Spark it says how often the query is checkpointed. Here every batch is committed with its offsets and state."),
+				 errhint("Use trigger \"realtime\".")));
 	for (int i = 0; i < lengthof(words); i++)
 		if (strcmp(words[i].word, snake) == 0)
 		{
@@ -433,7 +439,7 @@ sx_trigger_parse(const char *text, SxTriggerKind *kind, int64 *interval)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid trigger \"%s\"", text),
 				 errdetail("An interval must not be negative and has no months or years."),
-				 errhint("Use default, available_now, once, or an interval such as '10 seconds'.")));
+				 errhint("Use default, realtime, available_now, once, or an interval such as '10 seconds'.")));
 	*kind = *interval == 0 ? SX_TRIGGER_DEFAULT : SX_TRIGGER_INTERVAL;
 }
 

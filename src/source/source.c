@@ -40,6 +40,44 @@ sx_stream_is_kafka(Oid relid)
 	return fdw != NULL && strcmp(fdw->routine(relid)->name, "kafka") == 0;
 }
 
+/* snake_case and camelCase alike. */
+static bool
+same_option(const char *given, const char *name)
+{
+	for (;; given++, name++)
+	{
+		while (*given == '_')
+			given++;
+		while (*name == '_')
+			name++;
+		if (pg_tolower((unsigned char) *given) != *name)
+			return false;
+		if (*name == '\0')
+			return true;
+	}
+}
+
+const char *
+sx_stream_bound_option(Oid relid)
+{
+	static const char *const names[] = {
+		"ending_offsets", "ending_offsets_by_timestamp", "ending_timestamp",
+		"max_offsets_per_trigger", "max_trigger_delay", "min_offsets_per_trigger",
+		"min_partitions"
+	};
+	ListCell   *lc;
+
+	foreach(lc, GetForeignTable(relid)->options)
+	{
+		DefElem    *option = lfirst_node(DefElem, lc);
+
+		for (int i = 0; i < lengthof(names); i++)
+			if (same_option(option->defname, names[i]))
+				return option->defname;
+	}
+	return NULL;
+}
+
 SxSource *
 sx_source_open(Oid relid)
 {

@@ -183,6 +183,12 @@ extern bool sx_stream_is_insertable(Oid relid);
 /* Is it a topic of Kafka? */
 extern bool sx_stream_is_kafka(Oid relid);
 
+/*
+ * The first option of the stream that bounds what a batch may read, or holds it
+ * back, as it is written there; NULL: none.
+ */
+extern const char *sx_stream_bound_option(Oid relid);
+
 /* Opens the stream by the routine of its wrapper and options. */
 extern SxSource *sx_source_open(Oid relid);
 

@@ -50,7 +50,7 @@ SELECT is((SELECT count(*) FROM pg_class WHERE relname = 'def_x'), 0::bigint, 'a
 SELECT is(sqlstate_of($$SELECT create_query('def_x', 'SELECT k FROM def_s', 'noop', 'upsert')$$), '22023', 'an unknown output mode');
 SELECT is(sqlstate_of($$SELECT create_query('def_x', 'SELECT k, count(*) AS n FROM def_s GROUP BY k', 'noop')$$), 'SX005', 'append mode over groups that are never final');
 SELECT is(sqlstate_of(format('SELECT create_query(%L, %L, %L, trigger => %L)', 'def_x', 'SELECT k FROM def_s', 'noop', t)), e, 'trigger ' || t)
-	FROM (VALUES ('1 month', '22023'), ('-1 s', '22023'), ('soon', '22023'), ('', '22023'), ('realtime', '0A000')) x(t, e);
+	FROM (VALUES ('1 month', '22023'), ('-1 s', '22023'), ('soon', '22023'), ('', '22023'), ('realtime 5 minutes', '22023')) x(t, e);
 SELECT is(sqlstate_of(format('SELECT create_query(%L, %L, %L, options => %L)', 'def_x', 'SELECT k FROM def_s', 'noop', o)), '22023', 'options ' || o)
 	FROM (VALUES ('{"nope": 1}'), ('[1]'), ('{"state_store": "memory"}'), ('{"state_memory": "1 kB"}'), ('{"batch_rows": 0}'),
 		('{"idle_timeout": "1 month"}'), ('{"batch_rows": 1, "batchRows": 2}'), ('{"directory": "x"}'),
