@@ -77,6 +77,9 @@ def changing_keys(connection, store="rocksdb", batches=BATCHES):
     settle()
     batches0, wal0 = in_result(connection)
     lsn0 = one(connection, "SELECT pg_current_wal_insert_lsn()")
+    # the WAL writer's own rhythm and the end of each WAL file are no batch's
+    sql(connection, "ALTER SYSTEM SET wal_writer_delay = '10s'")
+    sql(connection, "SELECT pg_reload_conf()")
     syncs0 = one(connection, "SELECT wal_sync FROM pg_stat_wal")
     worker = query_workers(connection, "cost")[0]
     cpu0, start_time = cpu_of(worker), time.time()
@@ -91,13 +94,17 @@ def changing_keys(connection, store="rocksdb", batches=BATCHES):
     all_wal = one(connection, "SELECT pg_current_wal_insert_lsn() - %s::pg_lsn", lsn0)
     time.sleep(1.5)             # the worker reports its statistics at most once a second
     syncs1 = one(connection, "SELECT wal_sync FROM pg_stat_wal")
+    files = one(connection, "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint / size - (%s::pg_lsn - '0/0'::pg_lsn)::bigint / size"
+                " FROM (SELECT setting::bigint AS size FROM pg_settings WHERE name = 'wal_segment_size') s", lsn0)
+    sql(connection, "ALTER SYSTEM RESET wal_writer_delay")
+    sql(connection, "SELECT pg_reload_conf()")
     done = batches1 - batches0
     changes, state = log_contents(connection)
     record = {"workload": "cost", "system": "streamx", "measure": "1 % of 2 M keys per batch", "state_store": store,
               "batches": done, "rows_s": round(batches * CHANGED / wall), "worker_cpu_ms_per_batch": round((cpu_of(worker) - cpu0) * 1e3 / done, 2),
               "batch_wal_kb_per_batch": round((wal1 - wal0) / done / 1e3, 1),
               "wal_kb_per_batch": round((float(all_wal) - insert_wal * batches) / done / 1e3, 1),
-              "changelog_kb_per_batch": round(changes / 1e3, 1), "state_compressed_mb": round(state / 1e6, 1), "flushes_per_batch": round((syncs1 - syncs0 - batches) / done, 2),
+              "changelog_kb_per_batch": round(changes / 1e3, 1), "state_compressed_mb": round(state / 1e6, 1), "flushes_per_batch": round((syncs1 - syncs0 - files - batches) / done, 2),
               "log_after_load_mb": round(full_log / 1e6), "log_largest_mb": round(largest_log / 1e6),
               "log_at_end_mb": round(log_bytes(connection) / 1e6), "worker_private_mb": memory_of(worker)[0]}
     clean(connection, "cost")
