@@ -6,6 +6,7 @@ SET client_min_messages = warning;
 BEGIN;
 CREATE SCHEMA format_from_json;
 SET search_path = format_from_json, public;
+SET intervalstyle = 'postgres';
 SELECT no_plan();
 
 CREATE TYPE ab AS (a int, b text);
