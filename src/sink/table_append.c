@@ -14,6 +14,8 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -110,6 +112,8 @@ sx_table_append_possible(Relation rel, TupleDesc result, AttrNumber *columns)
 		rel->rd_rules == NULL && !has_insert_triggers(rel->trigdesc) && !XactReadOnly &&
 		(rel->rd_att->constr == NULL || !rel->rd_att->constr->has_generated_stored) &&
 		pg_class_aclcheck(relid, GetUserId(), ACL_INSERT) == ACLCHECK_OK &&
+		object_aclcheck(NamespaceRelationId, RelationGetNamespace(rel), GetUserId(),
+						ACL_USAGE) == ACLCHECK_OK &&
 		check_enable_rls(relid, InvalidOid, true) == RLS_NONE &&
 		map_columns(RelationGetDescr(rel), result, columns);
 }
