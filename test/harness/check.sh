@@ -23,7 +23,7 @@ limit_of()
 		regress)   echo 420 ;;
 		isolation) echo 240 ;;
 		tap)       echo 900 ;;
-		kafka)     echo 900 ;;
+		kafka)     echo 1500 ;;
 		oracle)    echo 420 ;;
 		docs)      echo 240 ;;
 		crash)     [ -n "${SX_CRASH_LONG:-}" ] && echo 14400 || echo 420 ;;

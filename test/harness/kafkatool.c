@@ -245,6 +245,21 @@ create_topic(rd_kafka_t *rk, rd_kafka_queue_t *queue, const char *topic, int par
 	rd_kafka_NewTopic_destroy(order);
 }
 
+/* A leader that is named in the metadata may not know yet that it is. */
+static bool
+has_leaders(rd_kafka_t *rk, const char *topic, int partitions)
+{
+	int64_t		low,
+				high;
+
+	for (int p = 0; p < partitions; p++)
+	{
+		if (rd_kafka_query_watermark_offsets(rk, topic, p, &low, &high, 1000))
+			return false;
+	}
+	return true;
+}
+
 /* The broker creates and deletes in the background: come back when clients see it. */
 static void
 wait_for_topic(rd_kafka_t *rk, const char *topic, int partitions)
@@ -264,7 +279,7 @@ wait_for_topic(rd_kafka_t *rk, const char *topic, int partitions)
 					found += partitions == 0 || all->topics[t].partitions[p].leader >= 0;
 			}
 			rd_kafka_metadata_destroy(all);
-			if (partitions == 0 ? found == 0 : found >= partitions)
+			if (partitions == 0 ? found == 0 : found >= partitions && has_leaders(rk, topic, partitions))
 				return;
 		}
 		usleep(50000);
