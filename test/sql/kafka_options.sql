@@ -1,5 +1,5 @@
 -- Options of Kafka servers, user mappings, streams and columns: an allow-list by level.
--- Nothing here talks to a broker.
+-- The only broker here is a mock, for IMPORT FOREIGN SCHEMA.
 \set ECHO none
 \set QUIET 1
 \pset format unaligned
@@ -153,6 +153,37 @@ ALTER FOREIGN TABLE ko_s OPTIONS (SET starting_offsets 'latest', ADD "kafka.fetc
 SELECT throws_ok($$ALTER FOREIGN TABLE ko_s OPTIONS (ADD "kafka.debug" 'all')$$, 'HV00D', NULL, 'ALTER FOREIGN TABLE is checked');
 SELECT throws_ok($$DROP SERVER ko$$, '2BP01', NULL, 'a server with streams stays');
 DROP FOREIGN TABLE ko_s;
+CREATE STREAM ko_s (id int, k text OPTIONS (metadata 'key'), h jsonb OPTIONS (metadata 'headers'), ts timestamptz, WATERMARK FOR ts AS ts - INTERVAL '5 seconds')
+	SERVER ko OPTIONS (subscribePattern 'orders-.*', format 'json', "kafka.isolation.level" 'read_committed');
+SELECT is((SELECT string_agg(option_name || '=' || option_value, ' ' ORDER BY option_name) FROM information_schema.foreign_table_options WHERE foreign_table_name = 'ko_s'),
+	'format=json kafka.isolation.level=read_committed subscribepattern=orders-.*', 'CREATE STREAM takes server and options');
+SELECT is((SELECT string_agg(column_name || ' ' || option_name || '=' || option_value, ', ' ORDER BY column_name) FROM information_schema.column_options WHERE table_name = 'ko_s'),
+	'h metadata=headers, k metadata=key, ts watermark=5 seconds', 'and metadata columns beside a watermark');
+ALTER STREAM ko_s OPTIONS (SET format 'csv');
+SELECT throws_ok($$ALTER FOREIGN TABLE ko_s OPTIONS (ADD "kafka.sasl.password" 'x')$$, 'HV00D', NULL, 'its ALTER is checked');
+SELECT throws_ok($$ALTER FOREIGN TABLE ko_s OPTIONS (ADD topic 't')$$, 'HV024', NULL, 'and its topics are named once');
+DROP STREAM ko_s;
+
+-- IMPORT FOREIGN SCHEMA, from a mock cluster
+SELECT kafka_mock_start(1) AS b \gset
+SELECT format('ALTER SERVER ko OPTIONS (SET bootstrap_servers %L)', :'b') \gexec
+SELECT kafka_mock_topic(t, 1) FROM unnest(ARRAY['orders', 'Odd "name', '__internal', repeat('x', 70)]) AS t \g /dev/null
+CREATE SCHEMA ko_all;
+IMPORT FOREIGN SCHEMA kafka FROM SERVER ko INTO ko_all;
+SELECT set_eq($$SELECT relname::text FROM pg_class WHERE relnamespace = 'ko_all'::regnamespace$$, ARRAY['orders', 'Odd "name'], 'every topic becomes a stream, but the cluster''s own and names that are too long');
+SELECT is((SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'ko_all.orders'::regclass AND attnum > 0),
+	'key bytea, value bytea, topic text, partition integer, offset bigint, timestamp timestamp with time zone, timestamp_type integer, headers jsonb', 'with the columns of format raw');
+SELECT is((SELECT string_agg(option_name || '=' || option_value, ' ' ORDER BY option_name) FROM information_schema.foreign_table_options WHERE foreign_table_name = 'Odd "name'), 'format=raw topic=Odd "name', 'and its topic');
+CREATE SCHEMA ko_some;
+IMPORT FOREIGN SCHEMA kafka LIMIT TO (orders, __internal) FROM SERVER ko INTO ko_some OPTIONS (include_headers 'false');
+SELECT set_eq($$SELECT relname::text FROM pg_class WHERE relnamespace = 'ko_some'::regnamespace$$, ARRAY['orders', '__internal'], 'LIMIT TO: these, also of the cluster''s own');
+SELECT hasnt_column('ko_some', 'orders', 'headers', 'without headers');
+CREATE SCHEMA ko_rest;
+IMPORT FOREIGN SCHEMA kafka EXCEPT (orders) FROM SERVER ko INTO ko_rest;
+SELECT set_eq($$SELECT relname::text FROM pg_class WHERE relnamespace = 'ko_rest'::regnamespace$$, ARRAY['Odd "name'], 'EXCEPT: the others');
+SELECT throws_ok($$IMPORT FOREIGN SCHEMA kafka FROM SERVER ko INTO ko_rest OPTIONS (bogus '1')$$, 'HV00D', NULL, 'options are checked');
+SELECT kafka_mock_stop() \g /dev/null
+DROP SCHEMA ko_all, ko_some, ko_rest CASCADE;
 DROP SERVER ko, ko_all, ko_file CASCADE;
 REVOKE CREATE ON SCHEMA public FROM ko_user;
 REVOKE USAGE ON FOREIGN DATA WRAPPER streamx_kafka FROM ko_user;
