@@ -432,8 +432,8 @@ typedef struct Closing
 	SxPaneTable *table;
 	TimestampTz end;			/* of the last window that closes */
 	bool		emits;
-	int			nparts;			/* keys are taken in so many parts, by key group */
-	int			part;
+	int			first;			/* key groups of the part that is taken */
+	int			last;
 	char	   *free;			/* rest of the current block */
 	Size		nfree;
 } Closing;
@@ -468,7 +468,7 @@ take_stored(void *arg, const SxStateKey *key, const SxStateValue *value)
 	SxPane		pane = {.old = true};
 	char	   *room;
 
-	if (key->len < SX_WINDOW_BYTES || key->group % closing->nparts != closing->part ||
+	if (key->len < SX_WINDOW_BYTES ||
 		sx_group_key_start(key->bytes, key->len) >= closing->end)
 		return true;			/* also the books */
 	room = closing_room(closing, size + key->len);
@@ -494,7 +494,8 @@ take_passing(Closing *closing)
 		SxGroup    *group = sx_group_table_get(agg->table, i);
 		SxPane		pane = {.values = SX_GROUP_VALUES(group)};
 
-		if (sx_aggregate_passes(agg, group) && group->group % closing->nparts == closing->part)
+		if (sx_aggregate_passes(agg, group) &&
+			group->group >= closing->first && group->group <= closing->last)
 			sx_pane_table_add(closing->table, group->key, group->keylen, group->group, &pane);
 	}
 }
@@ -509,7 +510,8 @@ close_windows_of_part(Closing *closing, int64 max_expiry)
 
 	take_passing(closing);
 	sx_agg_calls_use(agg->calls, agg->calls->read);
-	sx_state_scan(agg->base.state, plan->id, max_expiry, take_stored, closing);
+	sx_state_scan_groups(agg->base.state, plan->id, closing->first, closing->last, max_expiry,
+						 take_stored, closing);
 	sx_pane_table_order(closing->table);
 	for (uint32 i = 0; i < closing->table->nkeys; i++)
 	{
@@ -544,6 +546,7 @@ close_windows(SxAggregate *agg, TimestampTz upto, bool emits)
 	Size		bytes = (sx_state_rows(agg->base.state, agg->base.plan->id) +
 						 agg->table->ngroups) * (PANE_OVERHEAD + agg->calls->size);
 	MemoryContext memory;
+	int			step;			/* key groups in a part */
 	int64		windows = 0;
 
 	if (upto != PG_INT64_MAX)
@@ -553,14 +556,15 @@ close_windows(SxAggregate *agg, TimestampTz upto, bool emits)
 			return 0;
 		max_expiry = closing.end + window->size - 1;	/* of panes before the end */
 	}
-	closing.nparts = Min(bytes / READ_MEMORY + 1, SX_KEY_GROUPS);
+	step = Max(SX_KEY_GROUPS / (bytes / READ_MEMORY + 1), 1);
 	memory = AllocSetContextCreate(CurrentMemoryContext, "streamx closing panes",
 								   ALLOCSET_DEFAULT_SIZES);
 	agg->base.fresh = false;
-	for (closing.part = 0; closing.part < closing.nparts; closing.part++)
+	for (closing.first = 0; closing.first < SX_KEY_GROUPS; closing.first += step)
 	{
 		MemoryContext oldcontext = MemoryContextSwitchTo(memory);
 
+		closing.last = Min(closing.first + step, SX_KEY_GROUPS) - 1;
 		closing.table = sx_pane_table_make();
 		closing.free = NULL;
 		closing.nfree = 0;

@@ -422,11 +422,11 @@ visit_cold_cell(void *arg, const SxCellKey *cell, const char *bytes, Size len)
 }
 
 static void
-scan_cold(SxState *state, ColdScan *scan, int64 max_expiry)
+scan_cold(SxState *state, ColdScan *scan, int first, int last, int64 max_expiry)
 {
 	int			group;
 
-	for (group = 0; group < SX_KEY_GROUPS && !scan->stopped; group++)
+	for (group = first; group <= last && !scan->stopped; group++)
 		state->store->routine->scan(state->store, scan->op->def.id, group, max_expiry,
 									visit_cold_cell, scan);
 }
@@ -434,13 +434,42 @@ scan_cold(SxState *state, ColdScan *scan, int64 max_expiry)
 void
 sx_state_scan(SxState *state, uint16 id, int64 max_expiry, SxStateVisit visit, void *arg)
 {
-	SxTierOperator *op = sx_tier_operator(&state->tier, id);
-	ColdScan	scan = {state, op, visit, arg, PG_INT64_MIN};
+	sx_state_scan_groups(state, id, 0, SX_KEY_GROUPS - 1, max_expiry, visit, arg);
+}
 
-	if (!sx_tier_scan(&state->tier, op, max_expiry, visit, arg))
+/* The tier chains entries by expiry: it shows all of them, the store is asked by group. */
+typedef struct GroupsScan
+{
+	int			first;
+	int			last;
+	SxStateVisit visit;
+	void	   *arg;
+} GroupsScan;
+
+static bool
+visit_of_groups(void *arg, const SxStateKey *key, const SxStateValue *value)
+{
+	GroupsScan *scan = arg;
+
+	if (key->group < scan->first || key->group > scan->last)
+		return true;
+	return scan->visit(scan->arg, key, value);
+}
+
+void
+sx_state_scan_groups(SxState *state, uint16 id, int first, int last, int64 max_expiry,
+					 SxStateVisit visit, void *arg)
+{
+	SxTierOperator *op = sx_tier_operator(&state->tier, id);
+	GroupsScan	groups = {first, last, visit, arg};
+	ColdScan	scan = {state, op, visit, arg, PG_INT64_MIN};
+	bool		all = first == 0 && last == SX_KEY_GROUPS - 1;
+
+	if (!sx_tier_scan(&state->tier, op, max_expiry, all ? visit : visit_of_groups,
+					  all ? arg : (void *) &groups))
 		return;
 	if (state->store_in_use && sx_cold_any(&op->cold, max_expiry))
-		scan_cold(state, &scan, max_expiry);
+		scan_cold(state, &scan, first, last, max_expiry);
 }
 
 int64
@@ -448,7 +477,7 @@ sx_state_count_cold(SxState *state, SxTierOperator *op, int64 low, int64 waterma
 {
 	ColdScan	scan = {state, op, NULL, NULL, low};
 
-	scan_cold(state, &scan, watermark);
+	scan_cold(state, &scan, 0, SX_KEY_GROUPS - 1, watermark);
 	return scan.count;
 }
 
