@@ -36,4 +36,4 @@ COMMENT ON FUNCTION @extschema@.session(timestamptz, interval) IS
 CREATE FUNCTION @extschema@.within_watermark(VARIADIC "any") RETURNS jsonb
 	AS 'MODULE_PATHNAME', 'sx_api_unsupported_marker' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.within_watermark("any") IS
-	'DISTINCT ON (within_watermark(columns)) of a continuous query; refused in this version.';
+	'DISTINCT ON (within_watermark(columns)) of a continuous query: duplicates are found until the watermark has passed the first row by its delay.';

@@ -133,5 +133,6 @@ sx_api_unsupported_marker(PG_FUNCTION_ARGS)
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("this function means something only in a continuous query"),
-			 errdetail("Session windows and deduplication within the watermark have no meaning for a single row.")));
+			 errdetail("Session windows and deduplication within the watermark have no meaning for a single row."),
+			 errhint("within_watermark() stands in DISTINCT ON of a query that create_query is given.")));
 }

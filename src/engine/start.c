@@ -245,6 +245,7 @@ void
 sx_engine_open_state(SxEngine *engine)
 {
 	SxStateOperator *operators = NULL;
+	int			nstores;
 	bool		own = !IsTransactionState();
 	MemoryContext oldcontext;
 
@@ -255,7 +256,8 @@ sx_engine_open_state(SxEngine *engine)
 		PushActiveSnapshot(GetTransactionSnapshot());
 	}
 	oldcontext = MemoryContextSwitchTo(engine->context);
-	engine->noperators = sx_exec_state_operators(engine->plan, &operators);
+	engine->noperators = engine->plan->noperators;
+	nstores = sx_exec_state_operators(engine->plan, &operators);
 	if (engine->noperators > 0)
 	{
 		SxStateConfig config = {
@@ -267,7 +269,7 @@ sx_engine_open_state(SxEngine *engine)
 			.batches_to_retain = engine->query->options.batches_to_retain,
 			.batch = engine->at->batch_id,
 			.lineage = engine->at->lineage,
-			.noperators = engine->noperators,
+			.noperators = nstores,
 			.operators = operators,
 			.batch_exists = sx_batch_record_exists,
 		};

@@ -31,12 +31,12 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/rangetypes.h"
 #include "utils/regproc.h"
 #include "utils/timestamp.h"
 
 #include "base/crash_point.h"
 #include "exec/aggregate.h"
+#include "exec/range_end.h"
 
 #define KEY_BUFFER		(1024 * 1024)	/* bytes of keys after which updates are applied */
 #define PREFETCH_GROUPS	32		/* put after so many were prefetched */
@@ -85,13 +85,15 @@ aggregate_open(const SxPlanOperator *plan)
 	return &agg->base;
 }
 
-static void
-aggregate_state_operator(const SxPlanOperator *plan, SxStateOperator *result)
+static int
+aggregate_state_operators(const SxPlanOperator *plan, SxStateOperator *result)
 {
 	SxGroupKey *key = sx_group_key_make(plan);
 
+	result->id = SX_STORE_ID(plan->id, 0);
 	result->equal = key->bytewise ? NULL : sx_group_key_equal;
 	result->equal_arg = key;
+	return 1;
 }
 
 static void
@@ -402,21 +404,7 @@ key_expiry(SxAggregate *agg, int row, const SxChunkColumn *times, int64 *expiry)
 	}
 	if (times->nulls[row])
 		return false;
-	{
-		RangeType  *range = DatumGetRangeTypeP(times->values[row]);
-		RangeBound	lower;
-		RangeBound	upper;
-		bool		empty;
-
-		range_deserialize(agg->range_type, range, &lower, &upper, &empty);
-		if ((Pointer) range != DatumGetPointer(times->values[row]))
-			pfree(range);
-		if (empty)
-			return false;
-		if (!upper.infinite && !TIMESTAMP_NOT_FINITE(DatumGetTimestampTz(upper.val)))
-			*expiry = DatumGetTimestampTz(upper.val);
-		return true;
-	}
+	return sx_range_end(agg->range_type, times->values[row], expiry);
 }
 
 static void
@@ -687,7 +675,7 @@ aggregate_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines)
 const SxOperatorRoutine sx_aggregate_routine = {
 	.name = "aggregate",
 	.open = aggregate_open,
-	.state_operator = aggregate_state_operator,
+	.state_operators = aggregate_state_operators,
 	.begin = aggregate_begin,
 	.receive = aggregate_receive,
 	.finish = aggregate_finish,

@@ -59,6 +59,8 @@ sx_operator_routine(SxOperatorKind kind)
 	{
 		case SX_OPERATOR_AGGREGATE:
 			return &sx_aggregate_routine;
+		case SX_OPERATOR_DEDUP:
+			return &sx_dedup_routine;
 		case SX_OPERATOR_LIMIT:
 			return &sx_limit_routine;
 	}
@@ -70,16 +72,14 @@ sx_exec_state_operators(const SxPlan *plan, SxStateOperator **operators)
 {
 	int			n = 0;
 
-	*operators = palloc0((plan->nstages + 1) * sizeof(SxStateOperator));
+	*operators = palloc0((plan->nstages + 1) * SX_MAX_STORES * sizeof(SxStateOperator));
 	for (int i = 0; i < plan->nstages; i++)
 	{
 		const SxPlanOperator *op = plan->stages[i].op;
 
 		if (op == NULL)
 			continue;
-		(*operators)[n].id = op->id;
-		sx_operator_routine(op->kind)->state_operator(op, &(*operators)[n]);
-		n++;
+		n += sx_operator_routine(op->kind)->state_operators(op, &(*operators)[n]);
 	}
 	return n;
 }

@@ -25,11 +25,11 @@ limit_open(const SxPlanOperator *plan)
 	return palloc0(sizeof(Limit));
 }
 
-static void
-limit_state_operator(const SxPlanOperator *plan, SxStateOperator *result)
+static int
+limit_state_operators(const SxPlanOperator *plan, SxStateOperator *result)
 {
-	result->equal = NULL;
-	result->equal_arg = NULL;
+	result->id = SX_STORE_ID(plan->id, 0);
+	return 1;
 }
 
 static SxStateKey
@@ -104,7 +104,7 @@ limit_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines)
 const SxOperatorRoutine sx_limit_routine = {
 	.name = "limit",
 	.open = limit_open,
-	.state_operator = limit_state_operator,
+	.state_operators = limit_state_operators,
 	.begin = limit_begin,
 	.receive = limit_receive,
 	.finish = limit_finish,

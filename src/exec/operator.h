@@ -15,6 +15,10 @@
 #include "exec/exec.h"
 #include "exec/segment.h"
 
+/* What an operator keeps lies in stores of its own; rows of the first are its state rows. */
+#define SX_MAX_STORES	8
+#define SX_STORE_ID(op_id, store)	((uint16) ((op_id) | (store) << 8))
+
 struct SxOperatorRoutine;
 
 /* Each kind embeds this first. */
@@ -42,8 +46,11 @@ typedef struct SxOperatorRoutine
 	/* In a transaction. Allocates in CurrentMemoryContext, for the query's life. */
 	SxOperator *(*open) (const SxPlanOperator *plan);
 
-	/* What the state must know; CurrentMemoryContext, for the state's life. */
-	void		(*state_operator) (const SxPlanOperator *plan, SxStateOperator *result);
+	/*
+	 * What the state must know of the operator's stores (at most SX_MAX_STORES, ids
+	 * SX_STORE_ID); returns how many. CurrentMemoryContext, for the state's life.
+	 */
+	int			(*state_operators) (const SxPlanOperator *plan, SxStateOperator *result);
 
 	void		(*begin) (SxOperator *op);
 	/* False: wants no more rows of this batch. The slot is the caller's. */
@@ -55,6 +62,7 @@ typedef struct SxOperatorRoutine
 } SxOperatorRoutine;
 
 extern const SxOperatorRoutine sx_aggregate_routine;
+extern const SxOperatorRoutine sx_dedup_routine;
 extern const SxOperatorRoutine sx_limit_routine;
 
 extern const SxOperatorRoutine *sx_operator_routine(SxOperatorKind kind);

@@ -155,7 +155,10 @@ put_operator(StringInfo buf, const SxOperatorProgress *op)
 					 ",\"numShufflePartitions\":1,\"numStateStoreInstances\":1",
 					 op->rows_total, op->rows_updated, op->rows_removed,
 					 to_ms(op->commit_us), op->memory_bytes, op->rows_late);
-	if (op->rows_no_window > 0)
+	if (op->is_dedup)
+		appendStringInfo(buf, ",\"customMetrics\":{\"numDroppedDuplicateRows\":" INT64_FORMAT "}",
+						 op->rows_duplicate);
+	else if (op->rows_no_window > 0)
 		appendStringInfo(buf, ",\"customMetrics\":{\"numRowsInNoWindow\":" INT64_FORMAT "}",
 						 op->rows_no_window);
 	appendStringInfoChar(buf, '}');

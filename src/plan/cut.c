@@ -4,7 +4,8 @@
  *
  *	 cut(query):
  *		LIMIT        take the limit out: below becomes a stage, query reads the operator
- *		aggregation  likewise; its input is cut first
+ *		DISTINCT     likewise; its input is cut first
+ *		aggregation  likewise
  *		else         cut the subqueries of FROM, and hold the level against the law
  *
  * Operators are numbered from the sink towards the sources, as in Spark; stages
@@ -111,10 +112,19 @@ check_chain(SxCut *cut)
 			if (((SxPlanOperator *) lfirst(cell))->output == NULL)
 				ereport(ERROR,
 						(errcode(ERRCODE_SX_OUTPUT_MODE),
-						 errmsg("an aggregation over an aggregation is not supported in output mode \"update\""),
+						 errmsg("%s over an aggregation is not supported in output mode \"update\"",
+								((SxPlanOperator *) lfirst(cell))->kind == SX_OPERATOR_DEDUP ? "DISTINCT" : "an aggregation"),
 						 errdetail("A changed result of the inner one would be counted again by the outer one."),
 						 errhint("Use output mode \"append\".")));
 	}
+}
+
+static bool
+is_distinct_union(const Query *query)
+{
+	const SetOperationStmt *set = (const SetOperationStmt *) query->setOperations;
+
+	return set != NULL && set->op == SETOP_UNION && !set->all;
 }
 
 void
@@ -135,7 +145,11 @@ sx_cut_query(SxCut *cut, Query *query)
 		sx_cut_limit(cut, query);
 		return;
 	}
-	if (sx_has_aggregation(query))
+	/* above a complete result DISTINCT is ordinary SQL (D4) */
+	if ((query->distinctClause != NIL || is_distinct_union(query)) &&
+		!(cut->mode == SX_OUTPUT_COMPLETE && sx_has_aggregation(query)))
+		sx_cut_distinct(cut, query);
+	else if (sx_has_aggregation(query))
 	{
 		check_chain(cut);
 		sx_cut_aggregate(cut, query);
@@ -145,6 +159,35 @@ sx_cut_query(SxCut *cut, Query *query)
 	sx_law_check(cut, query);
 }
 
+void
+sx_cut_read_rows(Query *query, SxPlanOperator *op)
+{
+	ListCell   *cell;
+	AttrNumber	column = 0;
+
+	query->distinctClause = NIL;
+	query->hasDistinctOn = false;
+	query->sortClause = NIL;
+	query->windowClause = NIL;
+	query->hasWindowFuncs = false;
+	foreach(cell, query->targetList)
+	{
+		TargetEntry *entry = lfirst(cell);
+
+		if (entry->resjunk)
+		{
+			query->targetList = foreach_delete_current(query->targetList, cell);
+			continue;
+		}
+		column++;
+		entry->expr = (Expr *) makeVar(1, column, exprType((Node *) entry->expr),
+									   exprTypmod((Node *) entry->expr),
+									   exprCollation((Node *) entry->expr), 0);
+		entry->ressortgroupref = 0;
+	}
+	sx_cut_read_operator(query, op, NULL);
+}
+
 /* LIMIT n: n rows over the life of the query (semantics 12). */
 void
 sx_cut_limit(SxCut *cut, Query *query)
@@ -152,8 +195,6 @@ sx_cut_limit(SxCut *cut, Query *query)
 	Query	   *below = copyObject(query);
 	SxPlanOperator *op;
 	Node	   *count = eval_const_expressions(NULL, query->limitCount);
-	ListCell   *cell;
-	AttrNumber	column = 0;
 
 	if (query->limitOffset != NULL || query->sortClause != NIL ||
 		query->limitOption == LIMIT_OPTION_WITH_TIES)
@@ -177,24 +218,5 @@ sx_cut_limit(SxCut *cut, Query *query)
 	sx_cut_add_stage(cut, below, op);
 
 	query->limitCount = NULL;
-	query->distinctClause = NIL;
-	query->sortClause = NIL;
-	query->windowClause = NIL;
-	query->hasWindowFuncs = false;
-	foreach(cell, query->targetList)
-	{
-		TargetEntry *entry = lfirst(cell);
-
-		if (entry->resjunk)
-		{
-			query->targetList = foreach_delete_current(query->targetList, cell);
-			continue;
-		}
-		column++;
-		entry->expr = (Expr *) makeVar(1, column, exprType((Node *) entry->expr),
-									   exprTypmod((Node *) entry->expr),
-									   exprCollation((Node *) entry->expr), 0);
-		entry->ressortgroupref = 0;
-	}
-	sx_cut_read_operator(query, op, NULL);
+	sx_cut_read_rows(query, op);
 }

@@ -15,6 +15,7 @@ typedef struct SxCut
 	List	   *stages;			/* SxPlanStage *, children first */
 	List	   *operators;		/* SxPlanOperator *, by id */
 	List	   *notices;
+	int64		traced_delay;	/* out of sx_trace: largest delay of a watermark it came to */
 } SxCut;
 
 /* What an expression means in event time. */
@@ -29,13 +30,16 @@ typedef enum SxTrace
 extern void sx_cut_query(SxCut *cut, Query *query);
 extern void sx_cut_subqueries(SxCut *cut, Query *query);
 
-/* cut_aggregate.c, cut_limit.c: take an operator out of one query level. */
+/* cut_aggregate.c, cut_distinct.c, cut.c: take an operator out of one query level. */
 extern void sx_cut_aggregate(SxCut *cut, Query *query);
+extern void sx_cut_distinct(SxCut *cut, Query *query);
 extern void sx_cut_limit(SxCut *cut, Query *query);
 extern SxPlanOperator *sx_cut_new_operator(SxCut *cut, SxOperatorKind kind, const char *spark_name);
 extern void sx_cut_add_stage(SxCut *cut, Query *segment, SxPlanOperator *op);
 /* The upper query reads the operator's output and nothing else. */
 extern void sx_cut_read_operator(Query *query, SxPlanOperator *op, Node *quals);
+/* The same for an operator that lets rows of the level through: its columns are the level's. */
+extern void sx_cut_read_rows(Query *query, SxPlanOperator *op);
 
 /* law.c: refuses what would not be the same batch by batch (the law of segments). */
 extern void sx_law_check(SxCut *cut, Query *query);
@@ -45,11 +49,21 @@ extern bool sx_has_aggregation(const Query *query);
 
 /* trace.c */
 extern SxTrace sx_trace(SxCut *cut, Query *query, Node *expr);
+/* Of an output column of the level; of UNION ALL: all branches must agree. */
+extern SxTrace sx_trace_column(SxCut *cut, Query *query, AttrNumber column);
+/* The column of an operator's output that is an event time or a window over one; 0: none. */
+extern AttrNumber sx_operator_event_column(const SxPlanOperator *op);
 extern SxPlanOperator *sx_operator_of_rte(SxCut *cut, const RangeTblEntry *rte);
 
-/* marker_calls.c: watermark() becomes watermark_observe(). Delays are appended to *delays (int64 *). */
+/*
+ * marker_calls.c: watermark() becomes watermark_observe(). Delays are appended to
+ * *delays (int64 *). What stands where it means nothing is refused.
+ */
 extern void sx_marker_check(SxCut *cut, Query *query);
+extern void sx_marker_check_segment(Query *segment);
 extern void sx_marker_replace(Query *segment, List **delays);
+/* The delay of a watermark() call, in microseconds. */
+extern int64 sx_watermark_call_delay(const FuncExpr *call);
 
 /* result_key.c: fills keys, keys_missing and touched of the plan. */
 extern void sx_result_key_find(SxPlan *plan, SxCut *cut, Query *result);

@@ -38,8 +38,12 @@ flows_walker(Node *node, void *arg)
 		if (rte->rtekind == RTE_RELATION)
 			return rte->relkind == RELKIND_FOREIGN_TABLE && sx_relation_is_stream(rte->relid);
 		if (rte->rtekind == RTE_NAMEDTUPLESTORE)
-			return sx_operator_of_rte(context->cut, rte) != NULL &&
-				context->cut->mode != SX_OUTPUT_COMPLETE;
+		{
+			SxPlanOperator *op = sx_operator_of_rte(context->cut, rte);
+
+			return op != NULL && (op->kind != SX_OPERATOR_AGGREGATE ||
+								  context->cut->mode != SX_OUTPUT_COMPLETE);
+		}
 		return false;
 	}
 	if (IsA(node, Query))
@@ -95,7 +99,7 @@ refuse_not_yet(const char *what, const char *detail)
 static void
 check_order_and_limit(SxCut *cut, Query *query)
 {
-	if (query->sortClause != NIL && query->distinctClause == NIL)
+	if (query->sortClause != NIL)
 		ereport(ERROR,
 				(errcode(ERRCODE_SX_OUTPUT_MODE),
 				 errmsg("ORDER BY is not supported over a stream in output mode \"%s\"",
@@ -121,9 +125,6 @@ check_clauses(SxCut *cut, Query *query)
 		refuse("a window function",
 			   "Its value for a row would depend on rows that are still to come.",
 			   "Use a windowed aggregation: GROUP BY tumble(ts, size), or output mode \"complete\" over an aggregation.");
-	if (query->distinctClause != NIL)
-		refuse_not_yet(query->hasDistinctOn ? "DISTINCT ON over a stream" : "DISTINCT over a stream",
-					   "Deduplication keeps the keys seen so far as state.");
 	if (query->rowMarks != NIL)
 		refuse("FOR UPDATE or FOR SHARE", "Rows of a stream cannot be locked.", NULL);
 	if (query->groupingSets != NIL)
@@ -144,8 +145,9 @@ check_set_operation(SxCut *cut, Query *query, Node *node)
 				   "Whether a row belongs to the result would depend on rows that are still to come.",
 				   NULL);
 		if (!op->all)
-			refuse_not_yet("UNION of streams without ALL",
-						   "Removing duplicates keeps the rows seen so far as state.");
+			refuse("UNION under UNION ALL",
+				   "Only the outermost set operation of a query level can remove duplicates.",
+				   "Put the UNION into a subquery of FROM.");
 		check_set_operation(cut, query, op->larg);
 		check_set_operation(cut, query, op->rarg);
 		return;

@@ -93,6 +93,8 @@ sx_layout_print(const SxCut *cut)
 		appendStringInfo(&text, "operator %d %s\n", op->id, op->spark_name);
 		for (int i = 0; i < op->nkeys; i++)
 			print_key(&text, op, i);
+		if (op->within_watermark)
+			appendStringInfoString(&text, "expiry by first row\n");
 		for (int i = 0; i < op->naggregates; i++)
 			print_aggregate(&text, &op->aggregates[i], i);
 	}

@@ -30,6 +30,13 @@ has_marker_walker(Node *node, void *context)
 	return expression_tree_walker(node, has_marker_walker, context);
 }
 
+int64
+sx_watermark_call_delay(const FuncExpr *call)
+{
+	return sx_watermark_delay_from_interval(
+											sx_constant_interval(lsecond(sx_function_arguments(call)), call, "delay"));
+}
+
 /* Each call must stand in a select list, over an expression without a watermark. */
 typedef struct CheckContext
 {
@@ -47,7 +54,7 @@ check_call_walker(Node *node, CheckContext *context)
 		FuncExpr   *call = (FuncExpr *) node;
 		List	   *arguments = sx_function_arguments(call);
 
-		(void) sx_watermark_delay_from_interval(sx_constant_interval(lsecond(arguments), call, "delay"));
+		(void) sx_watermark_call_delay(call);
 		if (sx_trace(context->cut, context->query, linitial(arguments)) != SX_TRACE_NONE)
 			ereport(ERROR,
 					(errcode(ERRCODE_SX_NOT_STREAMABLE),
@@ -88,6 +95,28 @@ sx_marker_check(SxCut *cut, Query *query)
 	check_query_walker((Node *) query, &context);
 }
 
+/* Those that an operator takes out of the query; elsewhere they mean nothing. */
+static bool
+left_over_walker(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (sx_function_kind(node) == SX_FUNCTION_WITHIN_WATERMARK)
+		ereport(ERROR,
+				(errcode(ERRCODE_SX_NOT_STREAMABLE),
+				 errmsg("within_watermark() outside DISTINCT ON"),
+				 errhint("Write SELECT DISTINCT ON (within_watermark(a, b)) a, b, c FROM ...")));
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, left_over_walker, context, 0);
+	return expression_tree_walker(node, left_over_walker, context);
+}
+
+void
+sx_marker_check_segment(Query *segment)
+{
+	left_over_walker((Node *) segment, NULL);
+}
+
 static Node *
 replace_mutator(Node *node, List **delays)
 {
@@ -98,8 +127,7 @@ replace_mutator(Node *node, List **delays)
 		FuncExpr   *call = (FuncExpr *) node;
 		int64	   *delay = palloc(sizeof(int64));
 
-		*delay = sx_watermark_delay_from_interval(
-												  sx_constant_interval(lsecond(sx_function_arguments(call)), call, "delay"));
+		*delay = sx_watermark_call_delay(call);
 		*delays = lappend(*delays, delay);
 		return (Node *) sx_make_observe(call, list_length(*delays) - 1);
 	}

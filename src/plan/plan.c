@@ -88,7 +88,10 @@ find_watermarks(SxPlan *plan)
 	ListCell   *cell;
 
 	for (int i = 0; i < plan->nstages; i++)
+	{
+		sx_marker_check_segment(plan->stages[i].segment);
 		sx_marker_replace(plan->stages[i].segment, &delays);
+	}
 	plan->watermarks = palloc0(sizeof(SxWatermarkInput) * (plan->nsources + list_length(delays) + 1));
 	for (int i = 0; i < plan->nsources; i++)
 	{
@@ -131,11 +134,12 @@ summarize(SxPlan *plan, SxCut *cut)
 		SxPlanOperator *op = lfirst(cell);
 
 		plan->stateful = true;
-		if (op->kind != SX_OPERATOR_AGGREGATE)
+		if (op->kind == SX_OPERATOR_LIMIT)
 			continue;
-		if (plan->nwatermarks > 0 && cut->mode != SX_OUTPUT_COMPLETE)
+		if (plan->nwatermarks > 0 &&
+			(cut->mode != SX_OUTPUT_COMPLETE || op->kind == SX_OPERATOR_DEDUP))
 			plan->wants_no_data = true;
-		if (op->nkeys == 0)
+		if (op->kind == SX_OPERATOR_AGGREGATE && op->nkeys == 0)
 			plan->always_emits = true;
 	}
 }
@@ -145,7 +149,7 @@ sx_plan_query(const Query *original, SxOutputMode mode)
 {
 	SxPlan	   *plan = palloc0(sizeof(SxPlan));
 	Query	   *query = copyObject((Query *) original);
-	SxCut		cut = {mode, NIL, NIL, NIL};
+	SxCut		cut = {.mode = mode};
 	ListCell   *cell;
 
 	if (query->commandType != CMD_SELECT || query->utilityStmt != NULL)
@@ -170,6 +174,7 @@ sx_plan_query(const Query *original, SxOutputMode mode)
 	foreach(cell, cut.stages)
 		plan->stages[foreach_current_index(cell)] = *(SxPlanStage *) lfirst(cell);
 	plan->result = ExecCleanTypeFromTL(query->targetList);
+	plan->noperators = list_length(cut.operators);
 	plan->notices = cut.notices;
 	plan->layout = sx_layout_print(&cut);
 	find_sources(plan);

@@ -27,6 +27,7 @@
 typedef enum SxOperatorKind
 {
 	SX_OPERATOR_AGGREGATE,
+	SX_OPERATOR_DEDUP,
 	SX_OPERATOR_LIMIT
 } SxOperatorKind;
 
@@ -89,6 +90,12 @@ typedef struct SxPlanOperator
 	int			naggregates;
 	SxPlanAggregate *aggregates;
 
+	/* dedup: output is the input, rows of keys that were seen before left out */
+	AttrNumber	event_input;	/* column with the event time by which rows are late; 0: none */
+	bool		event_is_range; /* it is a window: its end counts */
+	bool		within_watermark;	/* keys go when their first row is event_delay behind the watermark */
+	int64		event_delay;	/* microseconds */
+
 	/* limit */
 	int64		limit;
 } SxPlanOperator;
@@ -113,6 +120,7 @@ typedef struct SxPlan
 	SxOutputMode mode;
 	int			nstages;
 	SxPlanStage *stages;		/* the last one gives the result */
+	int			noperators;		/* their ids are 0 ... noperators - 1 */
 	int			nsources;
 	SxPlanSource *sources;
 

@@ -37,14 +37,20 @@ trace_set_operation(SxCut *cut, Query *query, Node *node, AttrNumber column)
 
 	if (IsA(node, RangeTblRef))
 	{
-		Query	   *branch = rt_fetch(((RangeTblRef *) node)->rtindex, query->rtable)->subquery;
-		TargetEntry *entry = get_tle_by_resno(branch->targetList, column);
-
-		return entry ? sx_trace(cut, branch, (Node *) entry->expr) : SX_TRACE_NONE;
+		return sx_trace_column(cut, rt_fetch(((RangeTblRef *) node)->rtindex, query->rtable)->subquery,
+							   column);
 	}
 	left = trace_set_operation(cut, query, ((SetOperationStmt *) node)->larg, column);
 	right = trace_set_operation(cut, query, ((SetOperationStmt *) node)->rarg, column);
 	return left == right ? left : SX_TRACE_NONE;
+}
+
+AttrNumber
+sx_operator_event_column(const SxPlanOperator *op)
+{
+	if (!op->watermarked)
+		return 0;
+	return op->kind == SX_OPERATOR_DEDUP ? op->event_input : op->time_key + 1;
 }
 
 static SxTrace
@@ -62,34 +68,41 @@ trace_var(SxCut *cut, Query *query, Var *var)
 				AttrNumber	attnum;
 				int64		delay;
 
-				if (rte->relkind == RELKIND_FOREIGN_TABLE && sx_relation_is_stream(rte->relid) &&
-					sx_stream_watermark(rte->relid, &attnum, &delay) && attnum == var->varattno)
-					return SX_TRACE_TIME;
-				return SX_TRACE_NONE;
+				if (rte->relkind != RELKIND_FOREIGN_TABLE || !sx_relation_is_stream(rte->relid) ||
+					!sx_stream_watermark(rte->relid, &attnum, &delay) || attnum != var->varattno)
+					return SX_TRACE_NONE;
+				cut->traced_delay = Max(cut->traced_delay, delay);
+				return SX_TRACE_TIME;
 			}
 		case RTE_SUBQUERY:
-			{
-				Query	   *sub = rte->subquery;
-				TargetEntry *entry;
-
-				if (sub->setOperations != NULL)
-					return trace_set_operation(cut, sub, sub->setOperations, var->varattno);
-				entry = get_tle_by_resno(sub->targetList, var->varattno);
-				return entry ? sx_trace(cut, sub, (Node *) entry->expr) : SX_TRACE_NONE;
-			}
+			return sx_trace_column(cut, rte->subquery, var->varattno);
 		case RTE_JOIN:
 			return sx_trace(cut, query, list_nth(rte->joinaliasvars, var->varattno - 1));
 		case RTE_NAMEDTUPLESTORE:
 			{
 				SxPlanOperator *op = sx_operator_of_rte(cut, rte);
 
-				if (op == NULL || !op->watermarked || var->varattno - 1 != op->time_key)
+				if (op == NULL || var->varattno != sx_operator_event_column(op))
 					return SX_TRACE_NONE;
+				cut->traced_delay = Max(cut->traced_delay, op->event_delay);
+				if (op->kind == SX_OPERATOR_DEDUP)
+					return op->event_is_range ? SX_TRACE_RANGE : SX_TRACE_TIME;
 				return op->key_time == SX_KEY_TIME_RAW ? SX_TRACE_TIME : SX_TRACE_RANGE;
 			}
 		default:
 			return SX_TRACE_NONE;
 	}
+}
+
+SxTrace
+sx_trace_column(SxCut *cut, Query *query, AttrNumber column)
+{
+	TargetEntry *entry;
+
+	if (query->setOperations != NULL)
+		return trace_set_operation(cut, query, query->setOperations, column);
+	entry = get_tle_by_resno(query->targetList, column);
+	return entry ? sx_trace(cut, query, (Node *) entry->expr) : SX_TRACE_NONE;
 }
 
 SxTrace
@@ -105,6 +118,8 @@ sx_trace(SxCut *cut, Query *query, Node *expr)
 	switch (sx_function_kind(expr))
 	{
 		case SX_FUNCTION_WATERMARK:
+			cut->traced_delay = Max(cut->traced_delay, sx_watermark_call_delay((FuncExpr *) expr));
+			return SX_TRACE_TIME;
 		case SX_FUNCTION_OBSERVE:
 			return SX_TRACE_TIME;
 		case SX_FUNCTION_TUMBLE:

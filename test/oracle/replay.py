@@ -231,8 +231,10 @@ class Replay:
     def folded(self, step):
         """What a table holds after the recorded outputs so far; None where D14 keeps it otherwise."""
         mode, columns = self.case.mode, self.case.columns
-        stateless = not any(s.get("state") for s in self.case.steps)
-        if mode == "append" or (mode == "update" and stateless):
+        operators = {o["operator"] for s in self.case.steps for o in s.get("state", [])}
+        # of these each row comes once, in update mode too
+        only_added = operators <= {"dedupe", "dedupeWithinWatermark"}
+        if mode == "append" or (mode == "update" and only_added):
             self.table_rows += step["output"]
             return values.multiset(self.table_rows, columns)
         if mode == "complete":

@@ -49,10 +49,19 @@ SELECT create_query('q', $$SELECT k, watermark(ts, '-5 seconds') AS ts FROM plai
 SELECT create_query('q', $$SELECT k, watermark(ts, '5 seconds') AS ts FROM s$$, sink => 'noop');
 SELECT create_query('q', $$SELECT k FROM plain WHERE watermark(ts, '5 seconds') > '2026-01-01'$$, sink => 'noop');
 
+-- duplicates
+SELECT create_query('q', 'SELECT DISTINCT ON (k) k, v FROM s ORDER BY k, v', sink => 'noop');
+SELECT create_query('q', 'SELECT DISTINCT k FROM s', sink => 'noop', output_mode => 'complete');
+SELECT create_query('q', 'SELECT DISTINCT ON (within_watermark(k)) k, v FROM plain', sink => 'noop');
+SELECT create_query('q', 'SELECT DISTINCT ON (within_watermark(k), v) k, v FROM s', sink => 'noop');
+SELECT create_query('q', 'SELECT DISTINCT within_watermark(k) FROM s', sink => 'noop');
+SELECT create_query('q', 'SELECT within_watermark(k) FROM s', sink => 'noop');
+SELECT create_query('q', 'SELECT DISTINCT random() AS r FROM s', sink => 'noop');
+SELECT create_query('q', 'SELECT id FROM l UNION SELECT id FROM r UNION ALL SELECT id FROM l', sink => 'noop');
+SELECT create_query('q', 'SELECT DISTINCT n FROM (SELECT k, count(*) AS n FROM s GROUP BY k) a', sink => 'noop', output_mode => 'update');
+SELECT within_watermark(1);
+
 -- not in this version
-SELECT create_query('q', 'SELECT DISTINCT k FROM s', sink => 'noop');
-SELECT create_query('q', 'SELECT DISTINCT ON (within_watermark(k)) k, v FROM s', sink => 'noop');
-SELECT create_query('q', 'SELECT id FROM l UNION SELECT id FROM r', sink => 'noop');
 SELECT create_query('q', 'SELECT l.id, r.v FROM l JOIN r ON l.id = r.id', sink => 'noop');
 SELECT create_query('q', 'SELECT l.id FROM l WHERE EXISTS (SELECT FROM r WHERE r.id = l.id)', sink => 'noop');
 SELECT create_query('q', $$SELECT session(ts, '5 s') AS w, k, count(*) AS n FROM s GROUP BY w, k$$, sink => 'noop');
