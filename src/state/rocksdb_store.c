@@ -234,7 +234,8 @@ get_together(RocksStore *store, int n, const SxCellKey *keys, int first,
 	char		bytes[SX_ROCKS_GET_TOGETHER * KEY_BYTES];
 	int			i;
 
-	Assert(n > 0);
+	if (n <= 0)
+		return;
 	for (i = 0; i < n; i++)
 		encode_key(bytes + i * KEY_BYTES, keys[i].op, keys[i].group, keys[i].expiry,
 				   keys[i].hash);
