@@ -9,6 +9,7 @@ SYSTEMS  comma list of streamx, spark (default: both)
 """
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -110,6 +111,8 @@ def main():
     unknown = set(ONLY) - set(ALL)
     if unknown:
         sys.exit(f"bench: unknown workload {', '.join(sorted(unknown))}; there are {', '.join(ALL)}")
+    # so that Spark is not left behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     started = time.time()
     bench = Bench()
     if "streamx" in SYSTEMS:

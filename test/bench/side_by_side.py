@@ -144,6 +144,9 @@ def case(connection, name, sink, memories, runs, broker, systems, note):
                     one_run("streamx", memory)
             if spark:
                 one_run("spark")
-    finally:
+    except BaseException:
         if spark:
-            spark.close()
+            spark.close(0)
+        raise
+    if spark:
+        spark.close()

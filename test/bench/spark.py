@@ -59,12 +59,12 @@ class Spark:
     def pids(self):
         return descendants(self.process.pid)
 
-    def close(self):
-        """Ends the process, by force after a while."""
+    def close(self, patience=20):
+        """Ends the process and all below it, by force after so many seconds."""
         self.process.stdin.close()
         below = self.pids()
         try:
-            self.process.wait(20)
+            self.process.wait(patience)
         except subprocess.TimeoutExpired:
             for pid in below:
                 try:
