@@ -90,7 +90,8 @@ connect_to(rd_kafka_type_t type, const Setting *settings)
 	for (; (*settings)[0] != NULL; settings++)
 		if (rd_kafka_conf_set(conf, (*settings)[0], (*settings)[1], message, sizeof(message)) != RD_KAFKA_CONF_OK)
 			fail((*settings)[0], message);
-	rd_kafka_conf_set_dr_msg_cb(conf, delivered);
+	if (type == RD_KAFKA_PRODUCER)
+		rd_kafka_conf_set_dr_msg_cb(conf, delivered);
 	client = rd_kafka_new(type, conf, message, sizeof(message));
 	if (client == NULL)
 		fail("no client", message);
@@ -175,17 +176,25 @@ typedef struct Producer
 	int64_t		started;
 } Producer;
 
+/* A topic that was just made may take a moment to be seen. */
 static int
 count_partitions(rd_kafka_t *client, rd_kafka_topic_t *handle)
 {
 	const struct rd_kafka_metadata *metadata;
-	rd_kafka_resp_err_t error = rd_kafka_metadata(client, 0, handle, &metadata, TIMEOUT_MS);
-	int			n;
+	rd_kafka_resp_err_t error;
+	int			n = 0;
 
-	if (error != 0)
-		fail(topic, rd_kafka_err2str(error));
-	n = metadata->topic_cnt == 1 ? metadata->topics[0].partition_cnt : 0;
-	rd_kafka_metadata_destroy(metadata);
+	for (int i = 0; n == 0 && i < 100; i++)
+	{
+		if (i > 0)
+			usleep(100000);
+		error = rd_kafka_metadata(client, 0, handle, &metadata, TIMEOUT_MS);
+		if (error != 0)
+			fail(topic, rd_kafka_err2str(error));
+		if (metadata->topic_cnt == 1)
+			n = metadata->topics[0].partition_cnt;
+		rd_kafka_metadata_destroy(metadata);
+	}
 	if (n == 0)
 		fail(topic, "there is no such topic");
 	return n;
