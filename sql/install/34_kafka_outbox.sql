@@ -17,6 +17,7 @@ CREATE TABLE streamx.kafka_publication (
 	database oid NOT NULL,
 	batch bigint NOT NULL,			-- newest one that was begun, -1: none
 	transactions pg_snapshot,		-- that it holds: all that see it; NULL: it is published
+	lineage uuid,					-- of batch; in its mark, too
 	state text NOT NULL,			-- publishing, sink_ahead, sink_unknown, failed
 	on_rewind text,
 	error text,

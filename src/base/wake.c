@@ -13,6 +13,8 @@
 #include "base/compat.h"
 #include "base/wake.h"
 
+volatile bool *sx_stop_asked = NULL;
+
 static int	wake_fd = -1;
 static uint64 taken = 0;
 
@@ -63,6 +65,16 @@ sx_wake_wait(long timeout_ms, uint32 wait_event)
 	/* Also when the latch was first: both are often set at the same time. */
 	take();
 	return result;
+}
+
+void
+sx_check_stop(void)
+{
+	CHECK_FOR_INTERRUPTS();
+	if (sx_stop_asked != NULL && *sx_stop_asked)
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("nobody outside is waited for: the query is being stopped")));
 }
 
 uint64

@@ -24,6 +24,16 @@ extern void sx_wake(void);
  */
 extern int	sx_wake_wait(long timeout_ms, uint32 wait_event);
 
+/*
+ * Is somebody waiting for this process to end? Then what has not begun need not
+ * begin, and who waits for somebody outside raises ERRCODE_QUERY_CANCELED. NULL in
+ * processes that nobody stops so. Thread: main.
+ */
+extern volatile bool *sx_stop_asked;
+
+/* CHECK_FOR_INTERRUPTS for those who wait for somebody outside. Thread: main. */
+extern void sx_check_stop(void);
+
 /* Counts the wakes that were taken, so that one can see that there was one. Thread: main. */
 extern uint64 sx_wake_count(void);
 

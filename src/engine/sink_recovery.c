@@ -109,6 +109,29 @@ new_incarnation(SxEngine *engine)
 	}
 }
 
+/* *foreign: why what the sink has by that name is not ours; NULL: it may be. */
+static int64
+read_mark(SxEngine *engine, int npending, const int64 *pending, const char **foreign)
+{
+	const SxSinkRoutine *routine = engine->sink->routine;
+	int64		mark;
+	char	   *intent;
+	int			len;
+
+	*foreign = NULL;
+	mark = routine->mark(engine->sink, foreign);
+	for (int i = 0; i < npending && *foreign == NULL && routine->holds != NULL; i++)
+	{
+		if (pending[i] != mark)
+			continue;
+		intent = sx_outbox_read(engine->query->id, mark, &len);
+		if (!routine->holds(engine->sink, intent, len))
+			*foreign = "That batch holds other rows than this server's batch of the same id: another server took over.";
+		pfree(intent);
+	}
+	return mark;
+}
+
 /* Then only a person can decide. */
 static bool
 is_ahead(const SxPosition *at, int64 mark, const char *foreign, const char *on_rewind,
@@ -156,12 +179,11 @@ sx_sink_recover(SxEngine *engine, char **detail)
 		at->last_intent = Max(at->last_intent, pending[engine->npending - 1]);
 
 	/* One that is ahead belongs to somebody else: he must not be fenced. */
-	mark = engine->sink->routine->mark(engine->sink, &foreign);
+	mark = read_mark(engine, engine->npending, pending, &foreign);
 	if (engine->sink->routine->take != NULL && !is_ahead(at, mark, foreign, on_rewind, detail))
 	{
 		engine->sink->routine->take(engine->sink);
-		foreign = NULL;
-		mark = engine->sink->routine->mark(engine->sink, &foreign);
+		mark = read_mark(engine, engine->npending, pending, &foreign);
 	}
 	if (is_ahead(at, mark, foreign, on_rewind, detail))
 		return SX_WANTED_SINK_AHEAD;

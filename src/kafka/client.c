@@ -383,7 +383,7 @@ sx_kafka_call(SxKafkaClient *client, SxKafkaCall run, void *arg, void (*free_arg
 				latch_taken = true;
 			}
 			sx_kafka_client_poll(client);
-			CHECK_FOR_INTERRUPTS();
+			sx_check_stop();
 			if (is_hopeless(client))
 				sx_kafka_raise(client, client->cause == SX_KAFKA_TLS ? RD_KAFKA_RESP_ERR__SSL :
 							   RD_KAFKA_RESP_ERR__AUTHENTICATION, client->cause_text,

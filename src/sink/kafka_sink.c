@@ -11,6 +11,7 @@
 
 #include "access/table.h"
 #include "miscadmin.h"
+#include "port/pg_crc32c.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -21,7 +22,7 @@
 #include "sink/kafka_target.h"
 #include "sink/sinks.h"
 
-#define ANSWER_MS	30000
+#define ANSWER_MS	10000
 
 typedef struct KafkaSink
 {
@@ -148,13 +149,31 @@ kafka_stage(SxSink *sink, const SxResult *result, StringInfo intent)
 	stage_rows(self, result->desc, result->fresh, intent);
 }
 
+/* Equal bytes are equal output, whoever sent them. */
+static char *
+token_of(const char *intent, int len)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, intent, len);
+	FIN_CRC32C(crc);
+	return psprintf("%08x-%d", crc, len);
+}
+
 static bool
 kafka_hand_over(SxSink *sink, int64 batch_id, const char *intent, int len)
 {
 	KafkaSink  *self = (KafkaSink *) sink;
 
 	return sx_kafka_target_put(self->target, intent, len) &&
-		sx_kafka_target_end(self->target, batch_id);
+		sx_kafka_target_end(self->target, batch_id, token_of(intent, len));
+}
+
+static bool
+kafka_holds(SxSink *sink, const char *intent, int len)
+{
+	return strcmp(sx_kafka_target_token(((KafkaSink *) sink)->target), token_of(intent, len)) == 0;
 }
 
 static int64
@@ -211,6 +230,7 @@ const SxSinkRoutine sx_kafka_sink = {
 	.resume = kafka_resume,
 	.waits_for = kafka_waits_for,
 	.mark = kafka_mark,
+	.holds = kafka_holds,
 	.take = kafka_take,
 	.begin = kafka_begin,
 	.close = kafka_close,

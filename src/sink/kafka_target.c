@@ -22,6 +22,7 @@
 
 #include "base/compat.h"
 #include "base/errors.h"
+#include "base/wake.h"
 #include "kafka/client.h"
 #include "registry/query.h"
 #include "sink/kafka_publisher.h"
@@ -31,6 +32,9 @@
 #define REASON_SIZE		512
 #define SILENT_MS		2000	/* a transaction that takes longer is worth a word */
 #define DEFAULT_MAX_BYTES	1000000
+
+/* Only when it is over does the library give up what got stuck as a broker went down. */
+#define TRANSACTION_MS	"20000"
 #define QUEUE_KB		"65536"	/* of records on their way to the brokers */
 
 /* Group offsets are forgotten after 7 days by default. */
@@ -53,7 +57,7 @@ struct SxKafkaTarget
 	SxKafkaPublisher *publisher;	/* NULL before begin */
 	int64		last_end;		/* newest batch handed over, with its mark */
 	int64		marked_at;		/* seconds; when the mark was written last */
-	bool		claimed;
+	char		token[64];		/* of the newest batch that was handed over, or is there */
 	char		trouble[256];
 };
 
@@ -65,6 +69,7 @@ typedef struct Mark
 	int64		timeline;
 	int64		at;
 	char		run[64];
+	char		token[64];
 } Mark;
 
 /* ---- the stream ---- */
@@ -120,10 +125,12 @@ open_producer(SxKafkaTarget *target)
 	ForeignTable *table = GetForeignTable(target->stream->relid);
 	MemoryContext oldcontext = MemoryContextSwitchTo(target->context);
 	SxKafkaSettings *settings = sx_kafka_settings(table->serverid, target->user, table->options);
+	bool		has_timeout = sx_kafka_settings_get(settings, "transaction.timeout.ms") != NULL;
 	const char *const extra[] = {
 		"transactional.id", target->transactional_id,
 		"enable.idempotence", "true",
 		"queue.buffering.max.kbytes", QUEUE_KB,
+		has_timeout ? NULL : "transaction.timeout.ms", TRANSACTION_MS,
 		NULL
 	};
 
@@ -195,8 +202,8 @@ sx_kafka_target_close(SxKafkaTarget *target)
 static char *
 print_metadata(const SxKafkaTarget *target, int64 batch)
 {
-	return psprintf("{\"batch\":%lld,\"timeline\":%u,\"run\":\"%s\",\"at\":%lld}",
-					(long long) batch, GetWALInsertionTimeLine(), target->run,
+	return psprintf("{\"batch\":%lld,\"token\":\"%s\",\"timeline\":%u,\"run\":\"%s\",\"at\":%lld}",
+					(long long) batch, target->token, GetWALInsertionTimeLine(), target->run,
 					(long long) time(NULL));
 }
 
@@ -211,17 +218,24 @@ metadata_number(const char *metadata, const char *name)
 }
 
 static void
+metadata_text(const char *metadata, const char *name, char *text, size_t size)
+{
+	char	   *label = psprintf("\"%s\":\"", name);
+	const char *at = strstr(metadata, label);
+
+	if (at == NULL)
+		return;
+	at += strlen(label);
+	snprintf(text, size, "%.*s", (int) strcspn(at, "\""), at);
+}
+
+static void
 parse_metadata(Mark *mark, const char *metadata)
 {
-	const char *run = strstr(metadata, "\"run\":\"");
-
 	mark->timeline = metadata_number(metadata, "timeline");
 	mark->at = metadata_number(metadata, "at");
-	if (run != NULL)
-	{
-		run += strlen("\"run\":\"");
-		snprintf(mark->run, sizeof(mark->run), "%.*s", (int) strcspn(run, "\""), run);
-	}
+	metadata_text(metadata, "run", mark->run, sizeof(mark->run));
+	metadata_text(metadata, "token", mark->token, sizeof(mark->token));
 }
 
 /* The one partition of the reply; returns its error. */
@@ -296,7 +310,7 @@ await_reply(SxKafkaTarget *target)
 	{
 		rd_kafka_event_t *event;
 
-		CHECK_FOR_INTERRUPTS();
+		sx_check_stop();
 		event = rd_kafka_queue_poll(target->replies, SLICE_MS);
 		if (event == NULL)
 			continue;
@@ -345,7 +359,8 @@ static void
 check_topic(SxKafkaTarget *target)
 {
 	int			n;
-	SxKafkaTopic *topics = sx_kafka_topics(target->client, target->stream->mark_topic, target->answer_ms, &n);
+	SxKafkaTopic *topics = sx_kafka_topics(target->client, target->stream->mark_topic,
+										   target->answer_ms, &n);
 
 	if (n == 1 && topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR)
 		return;
@@ -363,6 +378,7 @@ sx_kafka_target_mark(SxKafkaTarget *target, const char **foreign)
 	read_mark(target, &mark);
 	target->marked_at = mark.at;
 	strlcpy(target->run_before, mark.run, sizeof(target->run_before));
+	strlcpy(target->token, mark.token, sizeof(target->token));
 	if (foreign != NULL && mark.exists && mark.timeline > GetWALInsertionTimeLine())
 		*foreign = psprintf("It was written on timeline %lld, this server is on timeline %u: another one was promoted and took over.",
 							(long long) mark.timeline, GetWALInsertionTimeLine());
@@ -388,6 +404,12 @@ init_transactions(rd_kafka_t *rk, void *arg)
 		rd_kafka_error_destroy(error);
 	}
 	return code;
+}
+
+const char *
+sx_kafka_target_token(SxKafkaTarget *target)
+{
+	return target->token;
 }
 
 void
@@ -463,8 +485,9 @@ sx_kafka_target_put(SxKafkaTarget *target, const char *bytes, int len)
 }
 
 bool
-sx_kafka_target_end(SxKafkaTarget *target, int64 batch_id)
+sx_kafka_target_end(SxKafkaTarget *target, int64 batch_id, const char *token)
 {
+	strlcpy(target->token, token, sizeof(target->token));
 	end_intent(target, batch_id);
 	return target->last_end == batch_id;
 }
@@ -529,8 +552,7 @@ sx_kafka_target_resume(SxKafkaTarget *target)
 	if (target->publisher != NULL &&
 		sx_kafka_publisher_failed(target->publisher, &failure))
 	{
-		if (failure.fenced)
-			check_fenced(target);
+		check_fenced(target);
 		if (failure.fatal || failure.fenced)
 			close_producer(target);
 		else if (!sx_kafka_publisher_reset(target->publisher))

@@ -10,11 +10,14 @@
  *	 transactional.id	streamx-<system identifier>-<identity>-0-0
  *	 group				streamx-<identity>
  *	 offset				next batch id, of partition 0 of the mark's topic; 0: no batch yet
- *	 metadata			{"batch":5,"timeline":1,"run":"<uuid>","at":<seconds>}
+ *	 metadata			{"batch":5,"token":"<text>","timeline":1,"run":"<uuid>","at":<seconds>}
  *
  * "run" names the process that writes; it is committed before the first intent
  * (begin), so that one that lost its right can tell whether another took it, or
  * only its own transaction ran out of time.
+ *
+ * "token" stands for what the batch holds: a server and its copy may both have a
+ * batch of that id, with other rows.
  *
  * Order at start: mark (fences nobody), take, mark again, begin, then intents.
  */
@@ -55,6 +58,9 @@ extern SxKafkaTarget *sx_kafka_target_open(const SxKafkaStream *stream, Oid user
  */
 extern int64 sx_kafka_target_mark(SxKafkaTarget *target, const char **foreign);
 
+/* The token of the batch that the mark names, as it was read last; "" if there is none. */
+extern const char *sx_kafka_target_token(SxKafkaTarget *target);
+
 /* Fences all others of the identity, ends what they have begun. */
 extern void sx_kafka_target_take(SxKafkaTarget *target);
 
@@ -63,7 +69,7 @@ extern void sx_kafka_target_begin(SxKafkaTarget *target, int64 mark);
 
 /* An intent, or a piece of one. False: come again when the latch is set. */
 extern bool sx_kafka_target_put(SxKafkaTarget *target, const char *bytes, int len);
-extern bool sx_kafka_target_end(SxKafkaTarget *target, int64 batch_id);
+extern bool sx_kafka_target_end(SxKafkaTarget *target, int64 batch_id, const char *token);
 
 /* The newest batch that is there; raises the error of a failure. */
 extern int64 sx_kafka_target_published(SxKafkaTarget *target);

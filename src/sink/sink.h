@@ -110,6 +110,11 @@ typedef struct SxSinkRoutine
 	 * *foreign is set to a sentence if another history wrote the mark.
 	 */
 	int64		(*mark) (SxSink *sink, const char **foreign);
+	/*
+	 * Optional. Is what the mark names this very intent? A server and its copy may
+	 * both have a batch of that id, with other rows.
+	 */
+	bool		(*holds) (SxSink *sink, const char *intent, int len);
 	/* Optional. From now on nobody else of this incarnation can write; the mark is read again then. */
 	void		(*take) (SxSink *sink);
 	/* Optional. The mark is as it should be: intents follow. */

@@ -384,6 +384,21 @@ pick(const SxKafkaBound *bounds, SxKafkaBound *result)
 	}
 }
 
+/* One whose written rows name their topics; what is read is where their mark is. */
+static void
+read_mark_topic(List *options, Given *given)
+{
+	ListCell   *lc;
+
+	foreach(lc, options)
+	{
+		DefElem    *def = (DefElem *) lfirst(lc);
+
+		if (sx_kafka_name_is(def->defname, "mark_topic"))
+			find_option("topic")->parse("mark_topic", defGetString(def), given);
+	}
+}
+
 void
 sx_kafka_stream_options_parse(List *options, SxKafkaStreamOptions *result)
 {
@@ -413,6 +428,8 @@ sx_kafka_stream_options_parse(List *options, SxKafkaStreamOptions *result)
 		seen[row - option_rows] = row;
 		row->parse(row->name, defGetString(def), &given);
 	}
+	if (given.topics == 0)
+		read_mark_topic(options, &given);
 	pick(given.starting, &result->starting);
 	pick(given.ending, &result->ending);
 	check_together(&given);

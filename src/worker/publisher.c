@@ -71,6 +71,7 @@ typedef struct Outlet
 	bool		resume;			/* after a failure: the mark is to be read again */
 	int64		batch;			/* newest one that was assigned */
 	char	   *transactions;	/* snapshot of it; NULL: it is noted */
+	char		token[64];		/* a uuid, made when it was assigned */
 	bool		handed;			/* all of it */
 	int64		last_xid;		/* the part that was handed over last */
 	int64		last_seq;
@@ -237,13 +238,14 @@ read_row(Outlet *pub)
 	(void) run("INSERT INTO streamx.kafka_publication (stream, identity, database, batch, state)"
 			   " VALUES ($1, $2, $3, -1, 'publishing') ON CONFLICT (stream) DO NOTHING",
 			   pub->stream, 2, types, values);
-	(void) run("SELECT identity, batch, transactions FROM streamx.kafka_publication WHERE stream OPERATOR(pg_catalog.=) $1",
+	(void) run("SELECT identity, batch, transactions, lineage FROM streamx.kafka_publication WHERE stream OPERATOR(pg_catalog.=) $1",
 			   pub->stream, 0, NULL, NULL);
 	if (SPI_processed != 1)
 		elog(ERROR, "stream %u has no row in streamx.kafka_publication", pub->stream);
 	strlcpy(pub->identity, text_value(0, 1), sizeof(pub->identity));
 	pub->batch = strtoi64(text_value(0, 2), NULL, 10);
 	snapshot = text_value(0, 3);
+	strlcpy(pub->token, text_value(0, 4) ? text_value(0, 4) : "", sizeof(pub->token));
 	pub->transactions = snapshot != NULL ? MemoryContextStrdup(pub->context, snapshot) : NULL;
 }
 
@@ -322,6 +324,12 @@ compare_mark(Outlet *pub, int64 mark, const char *foreign)
 		(mark == pub->batch || (assigned && mark == pub->batch - 1));
 	char	   *on_rewind;
 
+	if (fits && assigned && mark == pub->batch &&
+		strcmp(sx_kafka_target_token(pub->target), pub->token) != 0)
+	{
+		foreign = "That batch holds other rows than this server's batch of the same id: another server took over.";
+		fits = false;
+	}
 	if (fits)
 		return true;
 	begin();
@@ -409,12 +417,17 @@ assign(Outlet *pub)
 	snapshot = SPI_processed > 0 ? MemoryContextStrdup(pub->context, text_value(0, 1)) : NULL;
 	if (snapshot != NULL)
 	{
-		Oid			update_types[] = {TEXTOID, INT8OID};
-		Datum		update_values[] = {CStringGetTextDatum(snapshot), Int64GetDatum(pub->batch + 1)};
+		Oid			update_types[] = {TEXTOID, INT8OID, UUIDOID};
+		pg_uuid_t	lineage;
+		Datum		update_values[] = {CStringGetTextDatum(snapshot), Int64GetDatum(pub->batch + 1),
+			UUIDPGetDatum(&lineage)};
 
-		(void) run("UPDATE streamx.kafka_publication SET transactions = $2::pg_catalog.pg_snapshot, batch = $3"
+		sx_uuid_random(&lineage);
+		strlcpy(pub->token, DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&lineage))),
+				sizeof(pub->token));
+		(void) run("UPDATE streamx.kafka_publication SET transactions = $2::pg_catalog.pg_snapshot, batch = $3, lineage = $4"
 				   " WHERE stream OPERATOR(pg_catalog.=) $1",
-				   pub->stream, 2, update_types, update_values);
+				   pub->stream, 3, update_types, update_values);
 		ForceSyncCommit();
 		SX_CRASH_POINT("assign");
 	}
@@ -469,7 +482,7 @@ hand_over(Outlet *pub)
 		if (!room)
 			return;
 		if (n < PARTS_AT_ONCE)
-			pub->handed = sx_kafka_target_end(pub->target, pub->batch);
+			pub->handed = sx_kafka_target_end(pub->target, pub->batch, pub->token);
 		if (n < PARTS_AT_ONCE && !pub->handed)
 			return;				/* a failure: the next look at the target raises it */
 	}

@@ -130,6 +130,7 @@ attach(void)
 		slot->input_rows = 0;
 		slot->output_rows = 0;
 		sx_uuid_random(&slot->run_id);
+		sx_stop_asked = &slot->stop_requested;
 		before_shmem_exit(detach, (Datum) 0);
 	}
 	LWLockRelease(sx_shared->lock);
@@ -292,6 +293,7 @@ guarded_step(SxStep *step)
 		MemoryContextSwitchTo(TopMemoryContext);
 		error = CopyErrorData();
 		if (!worker.slot->cancel_requested &&
+			!(worker.slot->stop_requested && error->sqlerrcode == ERRCODE_QUERY_CANCELED) &&
 			(worker.engine == NULL || !sx_engine_searching(worker.engine)))
 			EmitErrorReport();
 		AbortCurrentTransaction();
@@ -340,8 +342,9 @@ after_failure(ErrorData *error)
 {
 	SxVerdict	verdict;
 
-	if (worker.slot->cancel_requested)
-		return false;			/* the batch was aborted to stop the query */
+	if (worker.slot->cancel_requested ||
+		(worker.slot->stop_requested && error->sqlerrcode == ERRCODE_QUERY_CANCELED))
+		return false;			/* the batch, or the wait for a sink, was cut short to stop the query */
 	verdict = sx_supervisor_judge(worker.slot, worker.args.query_id, worker.name,
 								  worker.max_retries, error);
 	FreeErrorData(error);
