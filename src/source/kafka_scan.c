@@ -310,7 +310,6 @@ make_spans(SxKafkaScan *scan)
 	SxKafkaSource *source = scan->source;
 	SxKafkaRange *ranges;
 
-	sx_kafka_connect(source);
 	ranges = sx_kafka_batch_ranges(source);
 	restrict_ranges(scan, ranges);
 	scan->spans = MemoryContextAllocZero(scan->context, sizeof(Span) * Max(source->nparts, 1));
@@ -462,12 +461,18 @@ next_chunk(SxKafkaScan *scan)
 		TimestampTz since = GetCurrentTimestamp();
 		SxKafkaChunk *chunk = NULL;
 
+		CHECK_FOR_INTERRUPTS();
+		leave_chunk(scan);
+		if (span->begin >= span->end)
+		{
+			end_span(scan);
+			continue;
+		}
 		begin_spans(scan);
 		for (;;)
 		{
 			SxKafkaChunk *last = scan->streamed ? NULL : scan->chunk;
 
-			leave_chunk(scan);
 			sx_kafka_fetcher_listen(scan->source->fetcher);
 			chunk = sx_kafka_part_chunk(scan->source->fetcher, span->part, last,
 										last != NULL ? last->behind : span->begin);
