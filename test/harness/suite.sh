@@ -128,7 +128,7 @@ suite_kafka()
 suite_crash()
 {
 	[ -n "${SX_CRASH_LONG:-}" ] && SX_TEST_LIMIT=14000 || SX_TEST_LIMIT=${SX_TEST_LIMIT:-400}
-	run_perl $(ls test/t/crash_matrix.pl 2>/dev/null)
+	run_perl $(ls test/t/crash_matrix.pl ${SX_CRASH_LONG:+test/t/kafka_crash.pl} 2>/dev/null)
 }
 
 suite_oracle()
