@@ -259,4 +259,13 @@
 	sx_leave_extension_as(RelationRelationId, (relation))
 #endif
 
+/* Whose rights a foreign scan has; InvalidOid: the current user's. Needs executor/executor.h. */
+#if PG_VERSION_NUM >= 160000
+#define sx_scan_check_as_user(node) \
+	(((ForeignScan *) (node)->ss.ps.plan)->checkAsUser)
+#else
+#define sx_scan_check_as_user(node) \
+	(exec_rt_fetch(((Scan *) (node)->ss.ps.plan)->scanrelid, (node)->ss.ps.state)->checkAsUser)
+#endif
+
 #endif

@@ -17,6 +17,7 @@
 #endif
 #include "executor/executor.h"
 #include "foreign/foreign.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
@@ -135,6 +136,23 @@ start_counting(StreamScanState *state)
 		sx_event_times_begin(&state->seen, state->batch);
 }
 
+/* Through a view the stream is read with the rights, and secrets, of the view's owner. */
+static SxSource *
+open_as_checked(ForeignScanState *node, Oid relid)
+{
+	Oid			user = sx_scan_check_as_user(node);
+	Oid			save_user;
+	int			save_context;
+	SxSource   *source;
+
+	GetUserIdAndSecContext(&save_user, &save_context);
+	if (OidIsValid(user) && user != save_user)
+		SetUserIdAndSecContext(user, save_context | SECURITY_LOCAL_USERID_CHANGE);
+	source = sx_source_open(relid);
+	SetUserIdAndSecContext(save_user, save_context);
+	return source;
+}
+
 /* NULL: all up to the last one. */
 static Bitmapset *
 needed_columns(List *attnums, int last_needed, const SxBatchSource *batch)
@@ -168,7 +186,7 @@ begin_scan(ForeignScanState *node, int eflags)
 	state->batch = find_batch(estate, relid);
 	if (state->batch == NULL)
 	{
-		source = sx_source_open(relid);
+		source = open_as_checked(node, relid);
 		if (source->routine->scan_all == NULL)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

@@ -37,6 +37,8 @@
 #define CONFIRM_MS			300
 #define QUEUE_BYTES			(32 * 1024 * 1024)	/* of librdkafka, for all partitions */
 #define EXPECTED_PARTS		8
+#define LEAST_FETCH			(128 * 1024)
+#define MOST_FETCH			(1024 * 1024)
 
 /* ---- the connection ---- */
 
@@ -105,7 +107,7 @@ open_client(SxKafkaSource *source)
 {
 	SxKafkaSettings *settings = sx_kafka_settings(source->serverid, source->userid,
 												  source->table_options);
-	int			nparts = Max(source->options.assigned.n, EXPECTED_PARTS);
+	int			nparts = Max(source->expected_parts, EXPECTED_PARTS);
 	const char *extra[32];
 	int			n = 0;
 
@@ -120,8 +122,10 @@ open_client(SxKafkaSource *source)
 		   "read_uncommitted");
 	UNLESS_SET("queued.min.messages", "1000000");
 	UNLESS_SET("queued.max.messages.kbytes",
-			   psprintf("%d", Max(QUEUE_BYTES / 1024 / nparts, 1024)));
-	UNLESS_SET("fetch.wait.max.ms", "100");
+			   psprintf("%d", Max(QUEUE_BYTES / nparts, LEAST_FETCH) / 1024));
+	UNLESS_SET("fetch.message.max.bytes",
+			   psprintf("%d", Min(Max(QUEUE_BYTES / nparts, LEAST_FETCH), MOST_FETCH)));
+	UNLESS_SET("fetch.wait.max.ms", "250");
 	UNLESS_SET("fetch.error.backoff.ms", "100");
 	UNLESS_SET("topic.metadata.refresh.interval.ms", "30000");
 #undef ALWAYS
@@ -386,6 +390,14 @@ connect_and_find(SxKafkaSource *source, bool complain)
 	if (source->discovered)
 		return;
 	discover_now(source, complain);
+	if (source->nparts > 2 * Max(source->expected_parts, EXPECTED_PARTS))
+	{
+		/* The queues of so many partitions must be shorter. */
+		source->expected_parts = source->nparts;
+		sx_kafka_disconnect(source);
+		connect_client(source);
+		discover_now(source, complain);
+	}
 	sx_kafka_ask_ends_of(source, NULL);
 }
 

@@ -71,6 +71,7 @@ typedef struct SxKafkaSource
 	int			nparts;
 	int			parts_size;
 	SxKafkaPart **parts;
+	int			expected_parts; /* the queues of the client are made for */
 	bool		discovered;
 	TimestampTz next_discovery;
 	struct SxKafkaAsk *discovery;	/* that runs */
