@@ -17,6 +17,7 @@ fetch()
 	local release config
 
 	case $1 in
+		15) release=15.19.0 ;;
 		16) release=16.15.0 ;;
 		17) release=17.11.0 ;;
 		18) release=18.6.0 ;;
@@ -51,8 +52,15 @@ need_packages $BUILD_PACKAGES python3 python3-pip unzip
 keep=$(mktemp -d /tmp/streamx-server.XXXXXX)
 trap 'rm -rf "$keep"' EXIT
 trap 'exit 130' INT TERM
-config=$(server_of "$version") || exit 1
-old=$(server_of $((version - 1))) || exit 1
+if [ -n "${SX_ASAN:-}" ]; then
+	# Debian's own has NLS: under the sanitizer it waits for ever in bindtextdomain()
+	config=$(fetch 15) old=
+	SUITES=${SUITES:-regress isolation tap oracle crash}
+else
+	config=$(server_of "$version") || exit 1
+	old=$(server_of $((version - 1))) || exit 1
+fi
+[ -x "$config" ] || exit 1
 chmod -R go+rX "$keep"
 SX_OLD_PG_CONFIG=$old PG_CONFIG=$config \
 	"$top/test/harness/check.sh" ${SUITES:-regress isolation tap oracle upgrade}
