@@ -480,11 +480,11 @@ sx_aggregate_emit_row(SxAggregate *agg, char *values)
 
 /* A row of the output; the values are used up. */
 static void
-emit(SxAggregate *agg, const char *key, uint32 keylen, char *values)
+emit(SxAggregate *agg, const char *key, uint32 keylen, int64 expiry, char *values)
 {
 	MemoryContext oldcontext = MemoryContextSwitchTo(agg->calls->single->ecxt_per_tuple_memory);
 
-	sx_group_key_decode(agg->key, key, keylen, agg->row, agg->row_nulls);
+	sx_group_key_decode(agg->key, key, keylen, expiry, agg->row, agg->row_nulls);
 	sx_aggregate_emit_row(agg, values);
 	MemoryContextSwitchTo(oldcontext);
 	ReScanExprContext(agg->calls->single);
@@ -507,7 +507,7 @@ emit_stored(void *arg, const SxStateKey *key, const SxStateValue *value)
 	}
 	sx_agg_calls_use(agg->calls, agg->calls->single);
 	sx_agg_values_decode(agg->calls, agg->single_values, &in);
-	emit(agg, bytes, len, agg->single_values);
+	emit(agg, bytes, len, key->expiry, agg->single_values);
 	return true;
 }
 
@@ -580,7 +580,7 @@ sx_aggregate_put_touched(SxAggregate *agg, bool emits)
 			continue;
 		agg->base.fresh = agg->base.mode == SX_OUTPUT_UPDATE && group->is_new &&
 			agg->nnew >= SX_WORTH_TELLING;
-		emit(agg, group->key, group->keylen, SX_GROUP_VALUES(group));
+		emit(agg, group->key, group->keylen, group->expiry, SX_GROUP_VALUES(group));
 	}
 	return passed;
 }

@@ -145,7 +145,7 @@ emit_window(SxAggregate *agg, TimestampTz start, const SxPane *panes, int npanes
 	sx_agg_values_copy(calls, agg->single_values, panes[0].values);
 	for (int i = 1; i < npanes; i++)
 		sx_agg_values_combine(calls, agg->single_values, panes[i].values);
-	agg->row[window] = sx_group_key_window(agg->key, start);
+	agg->row[window] = sx_group_key_window(agg->key, start, start + agg->base.plan->window.size);
 	agg->row_nulls[window] = false;
 	sx_aggregate_emit_row(agg, agg->single_values);
 	MemoryContextSwitchTo(oldcontext);

@@ -174,15 +174,15 @@ sx_group_key_encode(SxGroupKey *key, const SxChunk *chunk, int row, StringInfo o
 
 /* Rows of one window come together, or a group's windows one after the other. */
 Datum
-sx_group_key_window(SxGroupKey *key, TimestampTz start)
+sx_group_key_window(SxGroupKey *key, TimestampTz start, TimestampTz end)
 {
 	SxWindowRange *cached = &key->ranges[(start / key->window_slide) & (SX_WINDOW_CACHE - 1)];
 
-	if (!cached->made || cached->start != start)
+	if (!cached->made || cached->start != start || cached->end != end)
 	{
 		TypeCacheEntry *type = lookup_type_cache(key->window_type, TYPECACHE_RANGE_INFO);
 		RangeBound	lower = {TimestampTzGetDatum(start), false, true, true};
-		RangeBound	upper = {TimestampTzGetDatum(start + key->window_size), false, false, false};
+		RangeBound	upper = {TimestampTzGetDatum(end), false, false, false};
 		RangeType  *range = sx_make_range(type, &lower, &upper);
 
 		if (VARSIZE(range) > sizeof(cached->range))
@@ -190,6 +190,7 @@ sx_group_key_window(SxGroupKey *key, TimestampTz start)
 		memcpy(cached->range, range, VARSIZE(range));
 		pfree(range);
 		cached->start = start;
+		cached->end = end;
 		cached->made = true;
 	}
 	return PointerGetDatum(cached->range);
@@ -212,16 +213,20 @@ sx_group_key_decode_columns(SxGroupKey *key, const char *bytes, uint32 len,
 }
 
 void
-sx_group_key_decode(SxGroupKey *key, const char *bytes, uint32 len,
+sx_group_key_decode(SxGroupKey *key, const char *bytes, uint32 len, int64 expiry,
 					Datum *values, bool *nulls)
 {
+	TimestampTz start;
+
 	sx_group_key_decode_columns(key, bytes, len, values, nulls);
 	if (key->window >= 0)
 	{
 		if (len < SX_WINDOW_BYTES)
 			sx_reader_short();
 		nulls[key->window] = false;
-		values[key->window] = sx_group_key_window(key, sx_group_key_start(bytes, len));
+		start = sx_group_key_start(bytes, len);
+		values[key->window] = sx_group_key_window(key, start, expiry == SX_STATE_NEVER ?
+												  start + key->window_size : expiry);
 	}
 }
 

@@ -43,6 +43,7 @@ typedef struct SxKeyColumn
 typedef struct SxWindowRange
 {
 	TimestampTz start;
+	TimestampTz end;
 	bool		made;
 	char		range[48] pg_attribute_aligned(8);
 } SxWindowRange;
@@ -77,9 +78,10 @@ extern void sx_group_key_encode(SxGroupKey *key, const SxChunk *chunk, int row, 
 
 /*
  * All keys in the plan's order; palloc'ed in CurrentMemoryContext, but a window
- * is valid until the next one is decoded.
+ * is valid until the next one is decoded. expiry is that of the state key: a
+ * window that was open when the query's windows got another size keeps its end.
  */
-extern void sx_group_key_decode(SxGroupKey *key, const char *bytes, uint32 len,
+extern void sx_group_key_decode(SxGroupKey *key, const char *bytes, uint32 len, int64 expiry,
 								Datum *values, bool *nulls);
 
 /* The same without the window or pane. */
@@ -87,7 +89,7 @@ extern void sx_group_key_decode_columns(SxGroupKey *key, const char *bytes, uint
 										Datum *values, bool *nulls);
 
 /* The range of a window; valid until the next one is asked for. */
-extern Datum sx_group_key_window(SxGroupKey *key, TimestampTz start);
+extern Datum sx_group_key_window(SxGroupKey *key, TimestampTz start, TimestampTz end);
 
 /* The last eight bytes of a key of an operator that assigns windows. */
 static inline TimestampTz

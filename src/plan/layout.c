@@ -12,9 +12,11 @@
  *
  * Names of columns, filters and window sizes are not part of it: they may change
  * (operations 6). But panes are pieces of certain windows, so where they are kept
- * size, slide and offset follow, in microseconds:
+ * size, slide and offset follow, in microseconds; and where windows never close,
+ * what is kept of one doesn't say when it ends, so their size does:
  *
  *	 key 1 tstzrange window panes 10000000 2000000 0
+ *	 key 1 tstzrange window unbounded 10000000
  *
  * An unknown version never fits.
  */
@@ -48,7 +50,11 @@ print_key(StringInfo text, SxPlanOperator *op, int index)
 		appendStringInfo(text, " panes " INT64_FORMAT " " INT64_FORMAT " " INT64_FORMAT,
 						 op->window.size, op->window.slide, op->window.offset);
 	if (index == op->time_key && !op->watermarked)
+	{
 		appendStringInfoString(text, " unbounded");
+		if (op->key_time == SX_KEY_TIME_WINDOW && !op->panes)
+			appendStringInfo(text, " " INT64_FORMAT, op->window.size);
+	}
 	appendStringInfoChar(text, '\n');
 }
 

@@ -80,9 +80,27 @@ SELECT is(sum((p -> 'stateOperators' -> 0 ->> 'numRowsDroppedByWatermark')::int)
 	FROM recent_progress('w_late') p;
 SELECT is(last_progress('w_late') -> 'stateOperators' -> 0 ->> 'numRowsTotal', '2', 'open windows are what is left in the state');
 
-SELECT stop_query(name), drop_query(name) FROM (SELECT name FROM queries UNION ALL VALUES ('w_late')) q \g /dev/null
+-- a query whose windows get another size: those that are open keep theirs
+CREATE FOREIGN TABLE resized (ts timestamptz OPTIONS (watermark '0')) SERVER streamx;
+SELECT create_query('w_resized', $$SELECT tumble(ts, '10 seconds') AS w, count(*) AS n FROM resized GROUP BY w$$, sink => 'w_resized'),
+	create_query('w_resized_all', $$SELECT tumble(ts, '10 seconds') AS w, count(*) AS n FROM resized GROUP BY w$$, sink => 'w_resized_all', output_mode => 'complete') \g /dev/null
+INSERT INTO resized VALUES ('2026-01-15 10:00:05Z');
+SELECT start_query(name) FROM unnest('{w_resized,w_resized_all}'::text[]) name \g /dev/null
+SELECT process_all_available(name), stop_query(name) FROM unnest('{w_resized,w_resized_all}'::text[]) name \g /dev/null
+SELECT alter_query('w_resized', $$SELECT tumble(ts, '1 minute') AS w, count(*) AS n FROM resized GROUP BY w$$) \g /dev/null
+-- windows that never close cannot be resized: a warning
+SELECT alter_query('w_resized_all', $$SELECT tumble(ts, '1 minute') AS w, count(*) AS n FROM resized GROUP BY w$$) \g /dev/null
+SELECT start_query('w_resized') \g /dev/null
+INSERT INTO resized VALUES ('2026-01-15 10:00:06Z'), ('2026-01-15 10:00:50Z');
+SELECT process_all_available('w_resized') \g /dev/null
+INSERT INTO resized VALUES ('2026-01-15 11:00Z');
+SELECT process_all_available('w_resized') \g /dev/null
+SELECT results_eq('SELECT lower(w), upper(w), n FROM w_resized ORDER BY 2', $$VALUES ('2026-01-15 10:00Z'::timestamptz, '2026-01-15 10:00:10Z'::timestamptz, 1::bigint),
+	('2026-01-15 10:00Z', '2026-01-15 10:01Z', 2)$$, 'an open window keeps its size when the query gets windows of another');
+
+SELECT stop_query(name), drop_query(name) FROM (SELECT name FROM queries UNION ALL VALUES ('w_late'), ('w_resized'), ('w_resized_all')) q \g /dev/null
 SELECT format('DROP TABLE %I', name) FROM queries \gexec
-DROP TABLE windows, queries, w_late;
-DROP FOREIGN TABLE events, strict_events CASCADE;
+DROP TABLE windows, queries, w_late, w_resized, w_resized_all;
+DROP FOREIGN TABLE events, strict_events, resized CASCADE;
 DROP FUNCTION difference;
 SELECT * FROM finish();
