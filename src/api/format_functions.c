@@ -22,6 +22,8 @@
 PG_FUNCTION_INFO_V1(sx_api_from_json);
 PG_FUNCTION_INFO_V1(sx_api_from_json_bytea);
 PG_FUNCTION_INFO_V1(sx_api_from_json_jsonb);
+PG_FUNCTION_INFO_V1(sx_api_from_csv);
+PG_FUNCTION_INFO_V1(sx_api_from_avro);
 
 /* What stays between the calls of one statement, in the function's own context. */
 typedef struct RecordReader
@@ -32,6 +34,7 @@ typedef struct RecordReader
 	int32		typmod;
 	pg_tz	   *zone;			/* the session's, when the options were read */
 	Jsonb	   *options;
+	char	   *schema;			/* from_avro's argument, or NULL */
 	TupleDesc	desc;
 	SxDecoder  *decoder;		/* malloc'ed, as is buffer */
 	SxRowBuffer *buffer;
@@ -113,6 +116,8 @@ open_reader(RecordReader *reader, const SxFormatRoutine *routine, const char *fu
 	reader->desc = CreateTupleDescCopy(desc);
 	ReleaseTupleDesc(desc);
 	options = sx_format_options_parse(options_list(reader->options, function));
+	if (reader->schema != NULL)
+		options->avro_schema = reader->schema;
 	options->no_arrays = true;
 	if (options->mode == SX_MODE_DROPMALFORMED)
 		ereport(ERROR,
@@ -125,31 +130,31 @@ open_reader(RecordReader *reader, const SxFormatRoutine *routine, const char *fu
 	reader->decoder = routine->open_decoder(&target, options);
 	reader->buffer = sx_row_buffer_create(reader->desc->natts, false);
 	if (reader->buffer == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory")));
+		sx_format_out_of_memory();
 	reader->filler = sx_filler_create(&target, options, false, NULL, NULL);
 	reader->slot = MakeSingleTupleTableSlot(reader->desc, &TTSOpsVirtual);
 }
 
 static bool
-reader_fits(const RecordReader *reader, const Jsonb *options)
+reader_fits(const RecordReader *reader, const Jsonb *options, const char *schema)
 {
 	return reader->decoder != NULL && reader->zone == session_timezone &&
 		VARSIZE(reader->options) == VARSIZE(options) &&
-		memcmp(reader->options, options, VARSIZE(options)) == 0;
+		memcmp(reader->options, options, VARSIZE(options)) == 0 &&
+		(schema == NULL || strcmp(schema, reader->schema) == 0);
 }
 
-/* Arguments: the record, the type, the options. */
+/* Arguments: the record, the type, the schema if there is one, the options. */
 static RecordReader *
 get_reader(FunctionCallInfo fcinfo, const SxFormatRoutine *routine, const char *function)
 {
 	RecordReader *reader = fcinfo->flinfo->fn_extra;
-	Jsonb	   *options = PG_GETARG_JSONB_P(2);
+	Jsonb	   *options = PG_GETARG_JSONB_P(PG_NARGS() - 1);
+	char	   *schema = PG_NARGS() == 4 ? text_to_cstring(PG_GETARG_TEXT_PP(2)) : NULL;
 	MemoryContext context;
 	MemoryContext oldcontext;
 
-	if (reader != NULL && reader_fits(reader, options))
+	if (reader != NULL && reader_fits(reader, options, schema))
 		return reader;
 	if (reader != NULL)
 		MemoryContextDelete(reader->context);
@@ -166,6 +171,7 @@ get_reader(FunctionCallInfo fcinfo, const SxFormatRoutine *routine, const char *
 	reader->zone = session_timezone;
 	reader->options = palloc(VARSIZE(options));
 	memcpy(reader->options, options, VARSIZE(options));
+	reader->schema = schema != NULL ? pstrdup(schema) : NULL;
 	open_reader(reader, routine, function);
 	MemoryContextSwitchTo(oldcontext);
 	fcinfo->flinfo->fn_extra = reader;
@@ -181,10 +187,7 @@ read_record(FunctionCallInfo fcinfo, const SxFormatRoutine *routine, const char 
 
 	sx_row_buffer_reset(reader->buffer, 1024 * 1024);
 	if (!sx_decode(reader->decoder, data, len, reader->buffer))
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory"),
-				 errdetail("%s was given a record of %zu bytes.", function, len)));
+		sx_format_raise_failure(reader->buffer);
 	if (reader->buffer->nrows == 0)
 	{
 		fcinfo->isnull = true;	/* blank */
@@ -237,4 +240,29 @@ sx_api_from_json_jsonb(PG_FUNCTION_ARGS)
 	initStringInfo(&printed);
 	(void) JsonbToCString(&printed, &json->root, VARSIZE(json));
 	return read_record(fcinfo, &sx_json_format, "from_json()", printed.data, printed.len);
+}
+
+/* from_csv(csv text, type anyelement, options jsonb) */
+Datum
+sx_api_from_csv(PG_FUNCTION_ARGS)
+{
+	text	   *csv;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(2))
+		return null_result(fcinfo);
+	csv = PG_GETARG_TEXT_PP(0);
+	return read_record(fcinfo, &sx_csv_format, "from_csv()", VARDATA_ANY(csv), VARSIZE_ANY_EXHDR(csv));
+}
+
+/* from_avro(avro bytea, type anyelement, schema text, options jsonb) */
+Datum
+sx_api_from_avro(PG_FUNCTION_ARGS)
+{
+	bytea	   *avro;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(2) || PG_ARGISNULL(3))
+		return null_result(fcinfo);
+	avro = PG_GETARG_BYTEA_PP(0);
+	return read_record(fcinfo, &sx_avro_format, "from_avro()", VARDATA_ANY(avro),
+					   VARSIZE_ANY_EXHDR(avro));
 }

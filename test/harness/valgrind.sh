@@ -58,6 +58,13 @@ for i in $(seq 300); do
 done
 play memory_rest.sql
 result $? "restarts, rebuilt state, results, DROP"
+createdb formats
+PGDATABASE=formats psql -qXAtc 'CREATE EXTENSION pgtap; CREATE EXTENSION streamx; CREATE EXTENSION streamx_format_test'
+for test in format_from_json format_csv_raw format_avro; do
+	PGDATABASE=formats psql -qXAt -f "$top/test/sql/$test.sql" >"$dir/$test.out" 2>&1
+	! grep -E '^not ok|ERROR' "$dir/$test.out"
+	result $? "decoders and encoders: $test"
+done
 export PGDATABASE=postgres
 
 cases=tumble_restart,union_all_two

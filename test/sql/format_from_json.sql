@@ -123,5 +123,12 @@ SELECT is(from_json('{"a":1,"b":"x"}'::jsonb, NULL::ab)::text, '(1,x)', 'from js
 SELECT is((SELECT string_agg((from_json(j, NULL::ab)).a::text, ',' ORDER BY o) FROM (VALUES (1, '{"a":1,"b":"x"}'), (2, '{"b":"x","a":2}'), (3, '{"x":1,"a":3}'), (4, '{"a":4}'), (5, '{"aa":9,"a":5}')) AS v (o, j)),
 	'1,2,3,4,5', 'fields may come in any order, and in another one with each record');
 
+-- The other functions.
+SELECT is(from_csv(csv, NULL::abc, options)::text, result, format('from_csv of %L', csv))
+FROM (VALUES (NULL, '{}'::jsonb, NULL), ('', '{}', NULL), ('1,x', '{}', '(1,x,)'), ('bad,y', '{}', '(,y,"bad,y")'), ('1;x', '{"sep": ";"}', '(1,x,)')) AS v (csv, options, result);
+SELECT is(from_avro(avro, NULL::ab, schema)::text, result, format('from_avro of %L', avro))
+FROM (VALUES (NULL::bytea, '"int"', NULL), ('\x020278', '{"type":"record","name":"r","fields":[{"name":"a","type":"int"},{"name":"b","type":"string"}]}', '(1,x)'), ('\x027802', '{"type":"record","name":"r","fields":[{"name":"b","type":"string"},{"name":"a","type":"int"}]}', '(1,x)'), ('\x02', '{"type":"record","name":"r","fields":[{"name":"b","type":"string"}]}', '(,)')) AS v (avro, schema, result);
+SELECT throws_ok($$ SELECT from_avro('\x', NULL::ab, 'no schema') $$, 'HV024', NULL, 'a schema that is none');
+
 SELECT * FROM finish();
 ROLLBACK;
