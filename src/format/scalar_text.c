@@ -244,7 +244,8 @@ decimal_digits(const DecimalText *decimal, int16 *digits, int *weight)
 		n--;
 	while (first < n && digits[first] == 0)
 		first++;
-	memmove(digits, digits + first, (n - first) * sizeof(int16));
+	for (int i = first; first > 0 && i < n; i++)
+		digits[i - first] = digits[i];
 	*weight -= first;
 	if (n == first)
 		*weight = 0;
