@@ -17,6 +17,7 @@
 #include "nodes/pg_list.h"
 #include "pgtime.h"
 
+#include "base/compat.h"
 #include "format/row_buffer.h"
 
 typedef enum SxParseMode
