@@ -9,7 +9,7 @@
 #	make check16, check17, check18	builds for another PostgreSQL, runs most tests, upgrades to it
 #	make valgrind			a representative part under valgrind
 #	make asan				most tests under the address sanitizer, half an hour; SUITES="tap" TESTS="segments"
-#	make bench			figures beside hand-made SQL; ONLY=p2,p7,latency,cost,recovery
+#	make bench			figures beside hand-made SQL and Spark; ONLY=sql, kafka or a part (test/bench/README.md)
 #	make lint, make indent
 #	make installcheck		the regression suite on the running server of PGHOST, PGPORT
 all:

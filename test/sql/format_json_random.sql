@@ -48,7 +48,7 @@ BEGIN
 	RETURN result;
 END $$;
 -- PostgreSQL's own reading; NULL: it refuses.
-CREATE FUNCTION own(json text) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN json::jsonb; EXCEPTION WHEN OTHERS THEN RETURN NULL; END $$;
+CREATE FUNCTION own(document text) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN document::jsonb; EXCEPTION WHEN OTHERS THEN RETURN NULL; END $$;
 CREATE FUNCTION is_number(j jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$ SELECT jsonb_typeof(j) = 'number' $$;
 
 CREATE TABLE good AS SELECT random_object() AS json FROM generate_series(1, 4000);

@@ -46,7 +46,7 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 SELECT is(ke_topic(error), sqlstate, 'topic: ' || name) FROM (VALUES (29, '42501', 'not authorized'), (3, 'HV00R', 'unknown'), (17, '22023', 'no legal name')) AS e (error, sqlstate, name);
 
--- errors of the answers to requests: 2 offsets, 22 producer id, 0 produce, 26 end of a transaction, 10 coordinator
+-- errors of the answers to requests: 2 offsets (first and last, of which the later answer counts), 22 producer id, 0 produce, 26 end of a transaction, 10 coordinator
 CREATE FUNCTION ke_call(api int, errors int[], call text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM kafka_mock_fail(api, VARIADIC errors);
@@ -55,7 +55,7 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
 	RETURN SQLSTATE;
 END $$;
-SELECT is(ke_call(2, ARRAY[error], $$kafka_call_offsets('ke', 't')$$), sqlstate, 'offsets: ' || name)
+SELECT is(ke_call(2, ARRAY[error, error], $$kafka_call_offsets('ke', 't')$$), sqlstate, 'offsets: ' || name)
 FROM (VALUES (29, '42501', 'not authorized')) AS e (error, sqlstate, name);
 SELECT is(ke_call(api, ARRAY[error], format($$kafka_call_transaction('ke', 't', 'id%s')$$, row_number() OVER ())), sqlstate, 'transaction: ' || name)
 FROM (VALUES (22, 53, '42501', 'its id is not authorized'), (22, 90, 'SX009', 'fenced at the beginning'), (26, 47, 'SX009', 'fenced at the end'),
