@@ -308,19 +308,14 @@ sx_api_create_query(PG_FUNCTION_ARGS)
 static void
 tell_operators(const SxPlan *plan, const char *what)
 {
-	bool		any = false;
-
-	for (int i = 0; i < plan->nstages; i++)
+	for (int i = plan->noperators - 1; i >= 0; i--)
 	{
-		const SxPlanOperator *op = plan->stages[i].op;
+		const SxPlanOperator *op = plan->operators[i];
 
-		if (op == NULL)
-			continue;
-		any = true;
 		ereport(NOTICE,
 				(errmsg("operator %d (%s): state is %s", op->id, op->spark_name, what)));
 	}
-	if (!any)
+	if (plan->noperators == 0)
 		ereport(NOTICE, (errmsg("the query has no state; its offsets are %s", what)));
 }
 

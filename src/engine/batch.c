@@ -194,10 +194,8 @@ make_batch(SxEngine *engine)
 	batch->timestamp = GetCurrentTransactionStartTimestamp();
 	batch->wal_before = pgWalUsage.wal_bytes;
 	batch->operators = palloc0(sizeof(SxOperatorProgress) * Max(engine->noperators, 1));
-	for (int i = 0; i < engine->plan->nstages; i++)
-		if (engine->plan->stages[i].op != NULL)
-			batch->operators[engine->plan->stages[i].op->id].name =
-				engine->plan->stages[i].op->spark_name;
+	for (int i = 0; i < engine->plan->noperators; i++)
+		batch->operators[i].name = engine->plan->operators[i]->spark_name;
 
 	batch->sources.n = engine->nsources;
 	batch->sources.sources = palloc0(sizeof(SxBatchSource) * Max(engine->nsources, 1));

@@ -444,7 +444,7 @@ process_chunk(SxAggregate *agg)
 }
 
 static bool
-aggregate_receive(SxOperator *op, TupleTableSlot *slot)
+aggregate_receive(SxOperator *op, int input, TupleTableSlot *slot)
 {
 	SxAggregate *agg = (SxAggregate *) op;
 

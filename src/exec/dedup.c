@@ -258,7 +258,7 @@ process_chunk(Dedup *dedup)
 }
 
 static bool
-dedup_receive(SxOperator *op, TupleTableSlot *slot)
+dedup_receive(SxOperator *op, int input, TupleTableSlot *slot)
 {
 	Dedup	   *dedup = (Dedup *) op;
 

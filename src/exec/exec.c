@@ -24,17 +24,12 @@
 /* Kilobytes of a result before it goes to a file: a batch of the usual size stays in memory. */
 #define RESULT_MEMORY	65536
 
-typedef struct Stage
-{
-	SxSegment  *segment;
-	SxOperator *op;				/* NULL in the last stage */
-} Stage;
-
 struct SxExec
 {
 	const SxPlan *plan;
 	SxState    *state;
-	Stage	   *stages;
+	SxSegment **segments;		/* by stage */
+	SxOperator **operators;		/* by id */
 	SxSegment  *touched;		/* D14, or NULL */
 	TupleDesc	touched_desc;
 	double		stream_rows;	/* of the last batch that had any */
@@ -72,13 +67,11 @@ sx_exec_state_operators(const SxPlan *plan, SxStateOperator **operators)
 {
 	int			n = 0;
 
-	*operators = palloc0((plan->nstages + 1) * SX_MAX_STORES * sizeof(SxStateOperator));
-	for (int i = 0; i < plan->nstages; i++)
+	*operators = palloc0((plan->noperators + 1) * SX_MAX_STORES * sizeof(SxStateOperator));
+	for (int i = 0; i < plan->noperators; i++)
 	{
-		const SxPlanOperator *op = plan->stages[i].op;
+		const SxPlanOperator *op = plan->operators[i];
 
-		if (op == NULL)
-			continue;
 		n += sx_operator_routine(op->kind)->state_operators(op, &(*operators)[n]);
 	}
 	return n;
@@ -97,16 +90,6 @@ open_operator(const SxPlan *plan, const SxPlanOperator *planned, SxState *state)
 	return op;
 }
 
-static Bitmapset *
-key_columns(const SxPlanOperator *op)
-{
-	Bitmapset  *columns = NULL;
-
-	for (int i = 0; i < op->nkeys; i++)
-		columns = bms_add_member(columns, op->keys[i].input);
-	return columns;
-}
-
 SxExec *
 sx_exec_open(const SxPlan *plan, SxState *state)
 {
@@ -115,18 +98,16 @@ sx_exec_open(const SxPlan *plan, SxState *state)
 	exec->plan = plan;
 	exec->state = state;
 	exec->stream_rows = FIRST_GUESS;
-	exec->stages = palloc0(plan->nstages * sizeof(Stage));
+	exec->segments = palloc(plan->nstages * sizeof(SxSegment *));
 	for (int i = 0; i < plan->nstages; i++)
 	{
-		const SxPlanStage *planned = &plan->stages[i];
-		Stage	   *stage = &exec->stages[i];
+		const SxPlanStage *stage = &plan->stages[i];
 
-		stage->segment = sx_segment_make(planned->segment,
-										 planned->op ? planned->op->input : plan->result,
-										 planned->op ? key_columns(planned->op) : NULL);
-		if (planned->op != NULL)
-			stage->op = open_operator(plan, planned->op, state);
+		exec->segments[i] = sx_segment_make(stage->segment, stage->row, stage->keys);
 	}
+	exec->operators = palloc((plan->noperators + 1) * sizeof(SxOperator *));
+	for (int i = 0; i < plan->noperators; i++)
+		exec->operators[i] = open_operator(plan, plan->operators[i], state);
 	if (plan->touched != NULL && plan->mode == SX_OUTPUT_UPDATE)
 	{
 		exec->touched_desc = ExecCleanTypeFromTL(plan->touched->targetList);
@@ -194,12 +175,18 @@ receive_result(void *arg, TupleTableSlot *slot)
 	return true;
 }
 
+typedef struct Input
+{
+	SxOperator *op;
+	int			number;
+} Input;
+
 static bool
 receive_operator(void *arg, TupleTableSlot *slot)
 {
-	SxOperator *op = arg;
+	Input	   *input = arg;
 
-	return op->routine->receive(op, slot);
+	return input->op->routine->receive(input->op, input->number, slot);
 }
 
 static void
@@ -215,25 +202,41 @@ operator_context(void *arg)
  * only filters and projects them.
  */
 static SxSegmentPipe *
-pipe_to_result(Run *run, int number)
+pipe_to_result(Run *run, const SxPlanOperator *op)
 {
 	const SxPlan *plan = run->exec->plan;
-	const SxPlanOperator *op = plan->stages[number].op;
+	int			last = plan->nstages - 1;
 
-	if (number != plan->nstages - 2 || plan->stages[number + 1].reads_stream ||
+	if (plan->stages[last - 1].op != op || plan->stages[last].reads_stream ||
 		run->exec->touched != NULL)
 		return NULL;
-	return sx_segment_pipe_begin(run->exec->stages[number + 1].segment,
+	return sx_segment_pipe_begin(run->exec->segments[last],
 								 psprintf(SX_OP_ENR_FORMAT, op->id), op->output, FIRST_GUESS,
 								 receive_result, run);
 }
 
-static void
-run_operator(Run *run, int number, double rows)
+/* What the operators below and the streams give a stage, about. */
+static double
+guess_rows(const Run *run, const SxPlanStage *stage)
 {
-	const SxPlanStage *planned = &run->exec->plan->stages[number];
-	Stage	   *stage = &run->exec->stages[number];
-	SxOperator *op = stage->op;
+	return stage->reads_stream ? run->exec->stream_rows : run->operator_rows;
+}
+
+static void
+run_segment(Run *run, int number, SxOperator *op)
+{
+	const SxPlanStage *stage = &run->exec->plan->stages[number];
+	Input		input = {op, stage->input};
+
+	if (must_run(run, stage))
+		sx_segment_run(run->exec->segments[number], run->env, guess_rows(run, stage),
+					   receive_operator, &input);
+}
+
+/* From the stage of its first input to that of its last; first is the former's number. */
+static void
+run_operator(Run *run, SxOperator *op, int first)
+{
 	ErrorContextCallback context = {
 		.previous = error_context_stack,
 		.callback = operator_context,
@@ -248,14 +251,14 @@ run_operator(Run *run, int number, double rows)
 	op->nout = 0;
 	op->fresh = false;
 	op->state_rows = -1;
-	op->pipe = pipe_to_result(run, number);
+	op->pipe = pipe_to_result(run, op->plan);
 	if (op->pipe != NULL)
 		run->piped_from = op;
 	else
 		op->out = tuplestore_begin_heap(false, false, work_mem);
 	op->routine->begin(op);
-	if (must_run(run, planned))
-		sx_segment_run(stage->segment, run->env, rows, receive_operator, op);
+	for (int i = 0; i < op->plan->ninputs; i++)
+		run_segment(run, first + i, op);
 	op->routine->finish(op);
 	op->progress->rows_total = op->state_rows >= 0 ? op->state_rows :
 		sx_state_rows(run->exec->state, op->plan->id);
@@ -289,16 +292,18 @@ begin_result(Run *run)
 }
 
 static void
-run_last(Run *run, const SxPlanStage *planned, Stage *stage, double rows)
+run_last(Run *run)
 {
 	SxExec	   *exec = run->exec;
 	SxResult   *result = run->result;
+	int			last = exec->plan->nstages - 1;
+	const SxPlanStage *stage = &exec->plan->stages[last];
 
-	if (run->piped_from != NULL || !must_run(run, planned))
+	if (run->piped_from != NULL || !must_run(run, stage))
 		return;
 	if (exec->touched != NULL)
 		run->gone = sx_gone_begin(exec->plan, exec->touched_desc);
-	sx_segment_run(stage->segment, run->env, rows, receive_result, run);
+	sx_segment_run(exec->segments[last], run->env, guess_rows(run, stage), receive_result, run);
 	if (run->gone != NULL)
 	{
 		sx_segment_run(exec->touched, run->env, run->operator_rows, sx_gone_touch, run->gone);
@@ -334,19 +339,17 @@ share_memory(Run *run)
 	int64		rows = 0;
 	const SxPlan *plan = run->exec->plan;
 
-	for (int i = 0; i < plan->nstages; i++)
-		if (plan->stages[i].op != NULL)
-			rows += run->batch->operators[plan->stages[i].op->id].rows_total;
+	for (int i = 0; i < plan->noperators; i++)
+		rows += run->batch->operators[i].rows_total;
 	if (rows == 0)
 		return;
 	memory = sx_state_memory_used(run->exec->state);
-	for (int i = 0; i < plan->nstages; i++)
-		if (plan->stages[i].op != NULL)
-		{
-			SxOperatorProgress *progress = &run->batch->operators[plan->stages[i].op->id];
+	for (int i = 0; i < plan->noperators; i++)
+	{
+		SxOperatorProgress *progress = &run->batch->operators[i];
 
-			progress->memory_bytes = (double) memory * progress->rows_total / rows;
-		}
+		progress->memory_bytes = (double) memory * progress->rows_total / rows;
+	}
 }
 
 void
@@ -360,20 +363,13 @@ sx_exec_run(SxExec *exec, SxExecBatch *batch, SxResult *result)
 	sx_markers_begin(batch->markers, plan->nwatermarks - plan->first_marker,
 					 batch->latest_allowed);
 	begin_result(&run);
-	for (int i = 0; i < plan->nstages; i++)
-	{
-		const SxPlanStage *planned = &plan->stages[i];
-		double		rows = planned->reads_stream ? exec->stream_rows : run.operator_rows;
-
-		if (planned->op != NULL)
-			run_operator(&run, i, rows);
-		else
-			run_last(&run, planned, &exec->stages[i], rows);
-	}
+	for (int i = 0; plan->stages[i].op != NULL; i += plan->stages[i].op->ninputs)
+		run_operator(&run, exec->operators[plan->stages[i].op->id], i);
+	run_last(&run);
 	sx_markers_end();
-	for (int i = 0; i < plan->nstages; i++)
-		if (exec->stages[i].op != NULL && exec->stages[i].op->out != NULL)
-			tuplestore_end(exec->stages[i].op->out);
+	for (int i = 0; i < plan->noperators; i++)
+		if (exec->operators[i]->out != NULL)
+			tuplestore_end(exec->operators[i]->out);
 	learn_rows(exec, batch->sources);
 	if (plan->stateful)
 		share_memory(&run);
@@ -397,15 +393,27 @@ explain_environment(const SxPlan *plan)
 {
 	QueryEnvironment *env = create_queryEnv();
 
-	for (int i = 0; i < plan->nstages; i++)
-	{
-		const SxPlanOperator *op = plan->stages[i].op;
-
-		if (op != NULL)
-			add_relation(env, psprintf(SX_OP_ENR_FORMAT, op->id), op->output,
-						 tuplestore_begin_heap(false, false, work_mem), FIRST_GUESS);
-	}
+	for (int i = 0; i < plan->noperators; i++)
+		add_relation(env, psprintf(SX_OP_ENR_FORMAT, i), plan->operators[i]->output,
+					 tuplestore_begin_heap(false, false, work_mem), FIRST_GUESS);
 	return env;
+}
+
+static List *
+explain_segment(const SxPlanStage *stage, QueryEnvironment *env, List *lines)
+{
+	SxSegment  *segment = sx_segment_make(stage->segment, NULL, NULL);
+	const SxPlanOperator *op = stage->op;
+	ListCell   *cell;
+
+	if (op != NULL && op->ninputs > 1)
+		lines = lappend(lines, psprintf("  %s segment:",
+										sx_operator_routine(op->kind)->inputs[stage->input]));
+	else
+		lines = lappend(lines, pstrdup("  segment:"));
+	foreach(cell, sx_segment_explain(segment, env, FIRST_GUESS))
+		lines = lappend(lines, psprintf("    %s", (char *) lfirst(cell)));
+	return lines;
 }
 
 /* From the sink down to the streams, as EXPLAIN shows plans. */
@@ -415,24 +423,19 @@ sx_exec_explain(const SxPlan *plan)
 	QueryEnvironment *env = explain_environment(plan);
 	List	   *lines = NIL;
 
-	for (int i = plan->nstages - 1; i >= 0; i--)
+	lines = lappend(lines, psprintf("Result, output mode %s", sx_output_mode_name(plan->mode)));
+	lines = explain_segment(&plan->stages[plan->nstages - 1], env, lines);
+	for (int last = plan->nstages - 2; last >= 0;)
 	{
-		const SxPlanStage *stage = &plan->stages[i];
-		SxSegment  *segment = sx_segment_make(stage->segment, NULL, NULL);
-		ListCell   *cell;
+		const SxPlanOperator *op = plan->stages[last].op;
+		const SxOperatorRoutine *routine = sx_operator_routine(op->kind);
+		int			first = last - op->ninputs + 1;
 
-		if (stage->op == NULL)
-			lines = lappend(lines, psprintf("Result, output mode %s",
-											sx_output_mode_name(plan->mode)));
-		else
-		{
-			lines = lappend(lines, psprintf("Operator %d: %s", stage->op->id,
-											sx_operator_routine(stage->op->kind)->name));
-			lines = sx_operator_routine(stage->op->kind)->explain(plan, stage->op, lines);
-		}
-		lines = lappend(lines, pstrdup("  segment:"));
-		foreach(cell, sx_segment_explain(segment, env, FIRST_GUESS))
-			lines = lappend(lines, psprintf("    %s", (char *) lfirst(cell)));
+		lines = lappend(lines, psprintf("Operator %d: %s", op->id, routine->name));
+		lines = routine->explain(plan, op, lines);
+		for (int i = first; i <= last; i++)
+			lines = explain_segment(&plan->stages[i], env, lines);
+		last = first - 1;
 	}
 	return lines;
 }

@@ -66,7 +66,7 @@ limit_begin(SxOperator *op)
 }
 
 static bool
-limit_receive(SxOperator *op, TupleTableSlot *slot)
+limit_receive(SxOperator *op, int input, TupleTableSlot *slot)
 {
 	Limit	   *limit = (Limit *) op;
 

@@ -3,7 +3,7 @@
  *		What stands between two segments: takes rows, keeps state, gives rows.
  *
  * An operator is opened once. Per batch: begin, receive for each row of its
- * segment, finish. Whatever it makes between begin and finish lies in the batch's
+ * inputs' segments, one input after the other, finish. Whatever it makes between begin and finish lies in the batch's
  * memory context, so that an error needs no clean-up here.
  */
 #ifndef SX_EXEC_OPERATOR_H
@@ -42,6 +42,7 @@ typedef struct SxOperator
 typedef struct SxOperatorRoutine
 {
 	const char *name;			/* for messages: "aggregate" */
+	const char *const *inputs;	/* their names, where there are several */
 
 	/* In a transaction. Allocates in CurrentMemoryContext, for the query's life. */
 	SxOperator *(*open) (const SxPlanOperator *plan);
@@ -53,8 +54,8 @@ typedef struct SxOperatorRoutine
 	int			(*state_operators) (const SxPlanOperator *plan, SxStateOperator *result);
 
 	void		(*begin) (SxOperator *op);
-	/* False: wants no more rows of this batch. The slot is the caller's. */
-	bool		(*receive) (SxOperator *op, TupleTableSlot *slot);
+	/* False: wants no more rows of this input in this batch. The slot is the caller's. */
+	bool		(*receive) (SxOperator *op, int input, TupleTableSlot *slot);
 	void		(*finish) (SxOperator *op);
 
 	/* Appends lines (char *) that say what is kept and when it goes. */

@@ -41,13 +41,28 @@ sx_cut_new_operator(SxCut *cut, SxOperatorKind kind, const char *spark_name)
 }
 
 void
-sx_cut_add_stage(SxCut *cut, Query *segment, SxPlanOperator *op)
+sx_cut_add_input(SxCut *cut, Query *segment, SxPlanOperator *op, TupleDesc row, Bitmapset *keys)
 {
 	SxPlanStage *stage = palloc0(sizeof(SxPlanStage));
 
 	stage->segment = segment;
+	stage->row = row;
+	stage->keys = keys;
 	stage->op = op;
+	if (op != NULL)
+		stage->input = op->ninputs++;
 	cut->stages = lappend(cut->stages, stage);
+}
+
+void
+sx_cut_add_stage(SxCut *cut, Query *segment, SxPlanOperator *op)
+{
+	Bitmapset  *keys = NULL;
+
+	for (int i = 0; op != NULL && i < op->nkeys; i++)
+		keys = bms_add_member(keys, op->keys[i].input);
+	sx_cut_add_input(cut, segment, op,
+					 op != NULL ? op->input : ExecCleanTypeFromTL(segment->targetList), keys);
 }
 
 static RangeTblEntry *

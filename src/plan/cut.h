@@ -35,7 +35,11 @@ extern void sx_cut_aggregate(SxCut *cut, Query *query);
 extern void sx_cut_distinct(SxCut *cut, Query *query);
 extern void sx_cut_limit(SxCut *cut, Query *query);
 extern SxPlanOperator *sx_cut_new_operator(SxCut *cut, SxOperatorKind kind, const char *spark_name);
+/* The segment of an operator with one input, or of the result (op is NULL). */
 extern void sx_cut_add_stage(SxCut *cut, Query *segment, SxPlanOperator *op);
+/* The next input of an operator with several; nothing else may be added between them. */
+extern void sx_cut_add_input(SxCut *cut, Query *segment, SxPlanOperator *op,
+							 TupleDesc row, Bitmapset *keys);
 /* The upper query reads the operator's output and nothing else. */
 extern void sx_cut_read_operator(Query *query, SxPlanOperator *op, Node *quals);
 /* The same for an operator that lets rows of the level through: its columns are the level's. */

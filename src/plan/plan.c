@@ -173,8 +173,11 @@ sx_plan_query(const Query *original, SxOutputMode mode)
 	plan->stages = palloc(sizeof(SxPlanStage) * plan->nstages);
 	foreach(cell, cut.stages)
 		plan->stages[foreach_current_index(cell)] = *(SxPlanStage *) lfirst(cell);
-	plan->result = ExecCleanTypeFromTL(query->targetList);
+	plan->result = plan->stages[plan->nstages - 1].row;
 	plan->noperators = list_length(cut.operators);
+	plan->operators = palloc(sizeof(SxPlanOperator *) * (plan->noperators + 1));
+	foreach(cell, cut.operators)
+		plan->operators[foreach_current_index(cell)] = lfirst(cell);
 	plan->notices = cut.notices;
 	plan->layout = sx_layout_print(&cut);
 	find_sources(plan);

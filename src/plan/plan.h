@@ -7,7 +7,9 @@
  * between two cuts is a segment: an ordinary Query, planned and run by
  * PostgreSQL. Stage i runs its segment over the batch's stream rows and over the
  * outputs of earlier operators (ephemeral named relations "streamx op <id>"),
- * and feeds its operator; the last stage has none and gives the result.
+ * and feeds its operator; the last stage has none and gives the result. An
+ * operator with several inputs has a stage for each of them; these follow each
+ * other, in the order of the inputs.
  *
  * The tree comes from the query alone, never from costs: operator ids and
  * layouts are the same at every start (design section 4).
@@ -74,7 +76,8 @@ typedef struct SxPlanOperator
 	uint16		id;				/* 0 is the operator nearest the sink, as in Spark */
 	SxOperatorKind kind;
 	const char *spark_name;		/* stateStoreSave, globalLimit */
-	TupleDesc	input;			/* row of its segment */
+	int			ninputs;
+	TupleDesc	input;			/* row of its segment, where it has one input */
 	TupleDesc	output;			/* keys, then aggregate results */
 
 	/* aggregate */
@@ -104,7 +107,10 @@ typedef struct SxPlanStage
 {
 	Query	   *segment;		/* for QueryRewrite (views without streams are unexpanded) and the planner */
 	bool		reads_stream;	/* has a stream among its leaves */
+	TupleDesc	row;			/* what the segment gives */
+	Bitmapset  *keys;			/* its columns that must be found again in every batch */
 	SxPlanOperator *op;			/* NULL in the last stage */
+	int			input;			/* which of the operator's inputs, from 0 */
 } SxPlanStage;
 
 typedef struct SxPlanSource
@@ -120,7 +126,8 @@ typedef struct SxPlan
 	SxOutputMode mode;
 	int			nstages;
 	SxPlanStage *stages;		/* the last one gives the result */
-	int			noperators;		/* their ids are 0 ... noperators - 1 */
+	int			noperators;
+	SxPlanOperator **operators; /* by id */
 	int			nsources;
 	SxPlanSource *sources;
 
