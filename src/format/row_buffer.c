@@ -12,6 +12,7 @@
 #include "format/row_buffer.h"
 
 #define ARENA_BLOCK		(256 * 1024)
+#define FIRST_BLOCK		(8 * 1024)	/* what few records need; each further one is twice as large */
 #define PAGE_BYTES		(64 * 1024)
 #define MAX_PAGE_SHIFT	8
 
@@ -92,6 +93,7 @@ sx_row_buffer_reset(SxRowBuffer *buffer, size_t keep_bytes)
 	buffer->out_of_memory = false;
 	buffer->failure[0] = '\0';
 	buffer->arena_at = buffer->arena_end = NULL;
+	buffer->last_block = 0;
 	while (buffer->blocks != NULL)
 	{
 		SxArenaBlock *block = buffer->blocks;
@@ -201,13 +203,27 @@ sx_row_buffer_truncate(SxRowBuffer *buffer, int64 nrows)
 
 /* ---- the arena ---- */
 
+size_t
+sx_row_buffer_used(const SxRowBuffer *buffer)
+{
+	size_t		used = buffer->nrows * (sizeof(SxRow) + buffer->natts * (sizeof(uintptr_t) + 1));
+
+	for (const SxArenaBlock *block = buffer->blocks; block != NULL; block = block->next)
+		used += block->size;
+	return used - (buffer->arena_end - buffer->arena_at);
+}
+
 /* Also for what needs no alignment: a new block is aligned anyway. */
 void *
 sx_row_buffer_alloc_slow(SxRowBuffer *buffer, size_t size)
 {
 	SxArenaBlock *block = NULL;
-	size_t		wanted = size > ARENA_BLOCK / 4 ? size : ARENA_BLOCK;
+	size_t		shared = Min(Max(buffer->last_block * 2, FIRST_BLOCK), ARENA_BLOCK);
+	size_t		wanted;
 
+	while (size > shared / 4 && shared < ARENA_BLOCK)
+		shared *= 2;
+	wanted = size > shared / 4 ? size : shared;
 	if (wanted == ARENA_BLOCK && buffer->spare != NULL)
 	{
 		block = buffer->spare;
@@ -229,8 +245,9 @@ sx_row_buffer_alloc_slow(SxRowBuffer *buffer, size_t size)
 	}
 	block->next = buffer->blocks;
 	buffer->blocks = block;
-	if (wanted != ARENA_BLOCK)
+	if (wanted != shared)
 		return BLOCK_DATA(block);	/* small ones go on in the block before */
+	buffer->last_block = shared;
 	buffer->arena_at = BLOCK_DATA(block) + size;
 	buffer->arena_end = BLOCK_DATA(block) + wanted;
 	return BLOCK_DATA(block);

@@ -61,6 +61,7 @@ typedef struct SxRowBuffer
 	int			pages_size;
 	char	   *arena_at;
 	char	   *arena_end;
+	size_t		last_block;		/* size of the newest block that many share */
 	SxArenaBlock *blocks;		/* newest first */
 	SxArenaBlock *spare;
 	size_t		bytes;			/* malloc'ed in all */
@@ -79,6 +80,9 @@ sx_row_buffer_bytes(const SxRowBuffer *buffer)
 {
 	return buffer->bytes;
 }
+
+/* How much of it holds rows and their bytes. */
+extern size_t sx_row_buffer_used(const SxRowBuffer *buffer);
 
 extern SxRow *sx_row_buffer_row(const SxRowBuffer *buffer, int64 row);
 

@@ -28,6 +28,7 @@
 
 #define CHUNK_RECORDS	2048
 #define CHUNK_KEEP		(1024 * 1024)	/* memory of a chunk that is used again */
+#define RECORD_KEEP		1024			/* and of that, for each record that comes into it */
 #define SPARE_BYTES		(16 * 1024 * 1024)
 #define LEAST_AHEAD		(64 * 1024)
 #define SLEEP_MS		1000	/* even if a wake-up got lost */
@@ -154,9 +155,14 @@ tell_if_awaited(SxKafkaFetcher *fetcher, SxKafkaPart *part, bool records, bool e
 		tell(fetcher);
 }
 
+/*
+ * For so many records.  What a large chunk had before isn't kept for a few: memory
+ * counts as used while they wait, and would soon be all that reading ahead may have.
+ */
 static SxKafkaChunk *
-take_chunk(SxKafkaFetcher *fetcher)
+take_chunk(SxKafkaFetcher *fetcher, int nrecords)
 {
+	size_t		keep = Min((size_t) nrecords * RECORD_KEEP, CHUNK_KEEP);
 	SxKafkaChunk *chunk;
 
 	pthread_mutex_lock(&fetcher->lock);
@@ -176,9 +182,15 @@ take_chunk(SxKafkaFetcher *fetcher)
 		chunk->rows = NULL;
 	}
 	if (chunk->rows != NULL)
-		sx_row_buffer_reset(chunk->rows, CHUNK_KEEP);
+		sx_row_buffer_reset(chunk->rows, keep);
 	if (chunk->arena != NULL)
-		sx_row_buffer_reset(chunk->arena, CHUNK_KEEP);
+		sx_row_buffer_reset(chunk->arena, keep);
+	if (chunk->records_size > Max(nrecords * 4, 64))
+	{
+		free(chunk->records);
+		chunk->records = NULL;
+		chunk->records_size = 0;
+	}
 	chunk->nrecords = 0;
 	chunk->decoded_by = 0;
 	return chunk;
@@ -332,7 +344,7 @@ take_messages(SxKafkaFetcher *fetcher, int n, Taken *taken)
 			continue;			/* of a session before */
 		if (taken->chunk == NULL)
 		{
-			taken->chunk = take_chunk(fetcher);
+			taken->chunk = take_chunk(fetcher, n);
 			if (taken->chunk == NULL || !prepare_chunk(fetcher, taken->chunk, n))
 			{
 				take_error(taken, RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE, "out of memory");
@@ -370,10 +382,16 @@ take_messages(SxKafkaFetcher *fetcher, int n, Taken *taken)
 	}
 }
 
+/*
+ * What the records themselves take: a chunk of a few that have just come has room
+ * for more, and one of many from a backlog has not.
+ */
 static void
-count_for_average(SxKafkaFetcher *fetcher, double bytes, double offsets)
+count_for_average(SxKafkaFetcher *fetcher, const SxKafkaChunk *chunk, double offsets)
 {
-	fetcher->seen_bytes += bytes;
+	fetcher->seen_bytes += sizeof(SxKafkaRecord) * chunk->nrecords +
+		sx_row_buffer_used(chunk->arena) +
+		(chunk->rows != NULL ? sx_row_buffer_used(chunk->rows) : 0);
 	fetcher->seen_offsets += offsets;
 	if (fetcher->seen_offsets > 1e6)
 	{
@@ -406,7 +424,7 @@ deliver(SxKafkaFetcher *fetcher, SxKafkaPart *part, Taken *taken)
 			fetcher->bytes += chunk->bytes;
 			if (before >= part->target)
 				part->bytes_ahead += chunk->bytes;
-			count_for_average(fetcher, chunk->bytes, taken->position - before);
+			count_for_average(fetcher, chunk, taken->position - before);
 		}
 		part->position = taken->position;
 		if (taken->eof >= 0)

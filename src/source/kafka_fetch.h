@@ -190,7 +190,7 @@ extern bool sx_kafka_fetcher_news(const SxKafkaFetcher *fetcher);
 
 extern size_t sx_kafka_fetcher_bytes(SxKafkaFetcher *fetcher);
 
-/* Average memory per offset, gaps included; 0: not known. */
+/* Average memory that an offset needs, gaps included; 0: not known. */
 extern double sx_kafka_fetcher_bytes_per_offset(SxKafkaFetcher *fetcher);
 
 /* Another part of the program has news for the main thread (an answer of the broker). Thread: any. */
