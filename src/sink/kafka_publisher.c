@@ -36,6 +36,16 @@
 
 #define QUEUE_FULL_NS	2000000
 
+/*
+ * The coordinator answers a commit before it has ended the transaction; whoever asks
+ * for the next one meanwhile is refused, and the library tries again after 20 ms.
+ */
+#define PAUSE_NS		3000000
+
+/* The library looks every 10 ms for whether all is delivered before it commits; we look more often. */
+#define DELIVERY_NS		500000
+#define DELIVERY_LOOKS	20
+
 /* stop() gives the thread so long to come back from the library. */
 #define STOP_WAIT_MS	400
 
@@ -374,6 +384,8 @@ run_transaction(SxKafkaPublisher *self)
 	if (ok && SX_CRASH_POINT_FAILS("produced"))
 		ok = fail_with(self, RD_KAFKA_RESP_ERR__RETRY, "crash point \"produced\"");
 	ok = ok && !within && send_mark(self, end);
+	for (int i = 0; ok && i < DELIVERY_LOOKS && rd_kafka_outq_len(self->producer) > 0; i++)
+		nanosleep(&(struct timespec) {.tv_nsec = DELIVERY_NS}, NULL);
 	if (ok && SX_CRASH_POINT_FAILS("marked"))
 		ok = fail_with(self, RD_KAFKA_RESP_ERR__RETRY, "crash point \"marked\"");
 	ok = ok && commit(self);
@@ -394,11 +406,12 @@ static rd_kafka_resp_err_t
 publish(rd_kafka_t *rk, void *arg)
 {
 	SxKafkaPublisher *self = arg;
+	bool		ok = false;
 
 	for (;;)
 	{
-		bool		ok;
-
+		if (ok)
+			nanosleep(&(struct timespec) {.tv_nsec = PAUSE_NS}, NULL);
 		pthread_mutex_lock(&self->mutex);
 		self->since = 0;
 		while (!self->stop && (self->failed || self->first == NULL))

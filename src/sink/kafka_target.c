@@ -37,6 +37,9 @@
 #define TRANSACTION_MS	"20000"
 #define QUEUE_KB		"65536"	/* of records on their way to the brokers */
 
+/* A mark that comes while the transaction before is being ended is refused, and sent again after this. */
+#define RETRY_MS		"10"
+
 /* Group offsets are forgotten after 7 days by default. */
 #define RENEW_EVERY_S	(24 * 60 * 60)
 
@@ -125,15 +128,23 @@ open_producer(SxKafkaTarget *target)
 	ForeignTable *table = GetForeignTable(target->stream->relid);
 	MemoryContext oldcontext = MemoryContextSwitchTo(target->context);
 	SxKafkaSettings *settings = sx_kafka_settings(table->serverid, target->user, table->options);
-	bool		has_timeout = sx_kafka_settings_get(settings, "transaction.timeout.ms") != NULL;
-	const char *const extra[] = {
+	const char *extra[11] = {
 		"transactional.id", target->transactional_id,
 		"enable.idempotence", "true",
 		"queue.buffering.max.kbytes", QUEUE_KB,
-		has_timeout ? NULL : "transaction.timeout.ms", TRANSACTION_MS,
-		NULL
 	};
+	int			n = 6;
 
+	if (sx_kafka_settings_get(settings, "transaction.timeout.ms") == NULL)
+	{
+		extra[n++] = "transaction.timeout.ms";
+		extra[n++] = TRANSACTION_MS;
+	}
+	if (sx_kafka_settings_get(settings, "retry.backoff.ms") == NULL)
+	{
+		extra[n++] = "retry.backoff.ms";
+		extra[n++] = RETRY_MS;
+	}
 	target->client = sx_kafka_client_open(RD_KAFKA_PRODUCER, settings, extra, 0);
 	target->replies = rd_kafka_queue_new(target->client->rk);
 	MemoryContextSwitchTo(oldcontext);
