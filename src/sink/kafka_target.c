@@ -47,7 +47,7 @@ struct SxKafkaTarget
 {
 	MemoryContext context;
 	const SxKafkaStream *stream;	/* lives longer */
-	Oid			user;
+	const SxKafkaSettings *settings;
 	int			answer_ms;		/* so long without an answer is an error */
 	char	   *identity;
 	char	   *transactional_id;
@@ -56,7 +56,6 @@ struct SxKafkaTarget
 	char		run_before[64];	/* whose mark was there when we began; "": none */
 
 	SxKafkaClient *client;		/* the producer; NULL: lost, to be opened again */
-	rd_kafka_queue_t *replies;	/* of the mark's reads */
 	SxKafkaPublisher *publisher;	/* NULL before begin */
 	int64		last_end;		/* newest batch handed over, with its mark */
 	int64		marked_at;		/* seconds; when the mark was written last */
@@ -125,9 +124,7 @@ sx_kafka_stream_read(Oid relid)
 static void
 open_producer(SxKafkaTarget *target)
 {
-	ForeignTable *table = GetForeignTable(target->stream->relid);
 	MemoryContext oldcontext = MemoryContextSwitchTo(target->context);
-	SxKafkaSettings *settings = sx_kafka_settings(table->serverid, target->user, table->options);
 	const char *extra[11] = {
 		"transactional.id", target->transactional_id,
 		"enable.idempotence", "true",
@@ -135,18 +132,17 @@ open_producer(SxKafkaTarget *target)
 	};
 	int			n = 6;
 
-	if (sx_kafka_settings_get(settings, "transaction.timeout.ms") == NULL)
+	if (sx_kafka_settings_get(target->settings, "transaction.timeout.ms") == NULL)
 	{
 		extra[n++] = "transaction.timeout.ms";
 		extra[n++] = TRANSACTION_MS;
 	}
-	if (sx_kafka_settings_get(settings, "retry.backoff.ms") == NULL)
+	if (sx_kafka_settings_get(target->settings, "retry.backoff.ms") == NULL)
 	{
 		extra[n++] = "retry.backoff.ms";
 		extra[n++] = RETRY_MS;
 	}
-	target->client = sx_kafka_client_open(RD_KAFKA_PRODUCER, settings, extra, 0);
-	target->replies = rd_kafka_queue_new(target->client->rk);
+	target->client = sx_kafka_client_open(RD_KAFKA_PRODUCER, target->settings, extra, 0);
 	MemoryContextSwitchTo(oldcontext);
 }
 
@@ -156,9 +152,6 @@ close_producer(SxKafkaTarget *target)
 	if (target->publisher != NULL)
 		sx_kafka_publisher_stop(target->publisher);
 	target->publisher = NULL;
-	if (target->replies != NULL)
-		rd_kafka_queue_destroy(target->replies);
-	target->replies = NULL;
 	sx_kafka_client_close(target->client);
 	target->client = NULL;
 }
@@ -167,11 +160,13 @@ SxKafkaTarget *
 sx_kafka_target_open(const SxKafkaStream *stream, Oid user, const char *identity, int answer_ms)
 {
 	SxKafkaTarget *target = palloc0(sizeof(SxKafkaTarget));
+	ForeignTable *table = GetForeignTable(stream->relid);
 	pg_uuid_t	run;
 
 	target->context = CurrentMemoryContext;
 	target->stream = stream;
-	target->user = user;
+	/* Once: later clients are made outside of transactions. */
+	target->settings = sx_kafka_settings(table->serverid, user, table->options);
 	target->answer_ms = answer_ms;
 	target->identity = pstrdup(identity);
 	target->transactional_id = psprintf("streamx-" UINT64_FORMAT "-%s-0-0",
@@ -292,8 +287,21 @@ parse_reply(rd_kafka_event_t *event, Mark *mark, char *reason, size_t size)
 	return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
+/*
+ * Asks as a consumer of the group, which joins nothing.  With the producer the
+ * library crashes when the coordinator has moved, or is not there yet: it looks
+ * for the new one through the consumer that a producer has not (2.0.2 and later).
+ */
+static SxKafkaClient *
+open_reader(SxKafkaTarget *target)
+{
+	const char *const extra[] = {"group.id", target->group, NULL};
+
+	return sx_kafka_client_open(RD_KAFKA_CONSUMER, target->settings, extra, 0);
+}
+
 static void
-request_mark(SxKafkaTarget *target)
+request_mark(SxKafkaTarget *target, SxKafkaClient *reader, rd_kafka_queue_t *replies)
 {
 	rd_kafka_topic_partition_list_t *partitions = rd_kafka_topic_partition_list_new(1);
 	rd_kafka_ListConsumerGroupOffsets_t *request;
@@ -302,12 +310,12 @@ request_mark(SxKafkaTarget *target)
 
 	rd_kafka_topic_partition_list_add(partitions, target->stream->mark_topic, 0);
 	request = rd_kafka_ListConsumerGroupOffsets_new(target->group, partitions);
-	options = rd_kafka_AdminOptions_new(target->client->rk, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS);
+	options = rd_kafka_AdminOptions_new(reader->rk, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS);
 	error = rd_kafka_AdminOptions_set_require_stable_offsets(options, 1);
 	if (error != NULL)
 		rd_kafka_error_destroy(error);
 	rd_kafka_AdminOptions_set_request_timeout(options, target->answer_ms, NULL, 0);
-	rd_kafka_ListConsumerGroupOffsets(target->client->rk, &request, 1, options, target->replies);
+	rd_kafka_ListConsumerGroupOffsets(reader->rk, &request, 1, options, replies);
 	rd_kafka_AdminOptions_destroy(options);
 	rd_kafka_ListConsumerGroupOffsets_destroy(request);
 	rd_kafka_topic_partition_list_destroy(partitions);
@@ -315,14 +323,14 @@ request_mark(SxKafkaTarget *target)
 
 /* NULL: no answer in time. */
 static rd_kafka_event_t *
-await_reply(SxKafkaTarget *target)
+await_reply(SxKafkaTarget *target, rd_kafka_queue_t *replies)
 {
 	for (int waited = 0; waited < target->answer_ms; waited += SLICE_MS)
 	{
 		rd_kafka_event_t *event;
 
 		sx_check_stop();
-		event = rd_kafka_queue_poll(target->replies, SLICE_MS);
+		event = rd_kafka_queue_poll(replies, SLICE_MS);
 		if (event == NULL)
 			continue;
 		if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_LISTCONSUMERGROUPOFFSETS_RESULT)
@@ -333,34 +341,67 @@ await_reply(SxKafkaTarget *target)
 }
 
 /* Stable: while a transaction that moves it is being ended it is asked for again. */
-static void
-read_mark(SxKafkaTarget *target, Mark *mark)
+static rd_kafka_resp_err_t
+ask_mark(SxKafkaTarget *target, SxKafkaClient *reader, rd_kafka_queue_t *replies,
+		 TimestampTz until, Mark *mark, char *reason)
 {
-	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), target->answer_ms);
-	rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR__TIMED_OUT;
-	char		reason[256] = "no answer";
-
-	do
+	for (;;)
 	{
+		rd_kafka_resp_err_t code;
 		rd_kafka_event_t *event;
 
 		memset(mark, 0, sizeof(*mark));
 		mark->batch = -1;
-		request_mark(target);
-		event = await_reply(target);
+		request_mark(target, reader, replies);
+		event = await_reply(target, replies);
 		if (event == NULL)
-			break;
-		code = parse_reply(event, mark, reason, sizeof(reason));
+		{
+			strlcpy(reason, "no answer", REASON_SIZE);
+			return RD_KAFKA_RESP_ERR__TIMED_OUT;
+		}
+		code = parse_reply(event, mark, reason, REASON_SIZE);
 		rd_kafka_event_destroy(event);
+		if ((code != RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT &&
+			 code != RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS) ||
+			GetCurrentTimestamp() >= until)
+			return code;
+		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 20, PG_WAIT_EXTENSION);
+		sx_check_stop();
+	}
+}
+
+/* A coordinator that is another's by now is looked for anew by a new reader. */
+static void
+read_mark(SxKafkaTarget *target, Mark *mark)
+{
+	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), target->answer_ms);
+	volatile rd_kafka_resp_err_t code;
+	char		reason[REASON_SIZE];
+
+	for (;;)
+	{
+		SxKafkaClient *reader = open_reader(target);
+		rd_kafka_queue_t *replies = rd_kafka_queue_new(reader->rk);
+
+		PG_TRY();
+		{
+			code = ask_mark(target, reader, replies, until, mark, reason);
+		}
+		PG_FINALLY();
+		{
+			rd_kafka_queue_destroy(replies);
+			sx_kafka_client_close(reader);
+		}
+		PG_END_TRY();
 		if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
 			return;
-		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 20, PG_WAIT_EXTENSION);
-		CHECK_FOR_INTERRUPTS();
-	} while ((code == RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT ||
-			  code == RD_KAFKA_RESP_ERR_NOT_COORDINATOR ||
-			  code == RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE ||
-			  code == RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS) &&
-			 GetCurrentTimestamp() < until);
+		if ((code != RD_KAFKA_RESP_ERR_NOT_COORDINATOR &&
+			 code != RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE) ||
+			GetCurrentTimestamp() >= until)
+			break;
+		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, SLICE_MS, PG_WAIT_EXTENSION);
+		sx_check_stop();
+	}
 	sx_kafka_raise(target->client, code, reason, "could not read the mark of the output in topic \"%s\"",
 				   target->stream->mark_topic);
 }
