@@ -182,7 +182,7 @@ list_wanted(const List *databases)
 			continue;
 		if (entry->wanted && list_member_oid(databases, entry->database))
 			wanted = lappend_oid(wanted, entry->database);
-		else
+		else if (entry->publisher_pid == 0)	/* else a second publisher would find no first one */
 			entry->in_use = false;	/* dropped, or nothing to do there */
 	}
 	LWLockRelease(sx_shared->lock);
