@@ -1,0 +1,199 @@
+# kafka_faults.pl
+#		A broker that hangs, is cut off, answers late or not at all, refuses, or gives
+#		up a transaction: a query that reads from it and one that writes to it say so,
+#		stop at once all the same, and lose and double nothing.
+use strict;
+use warnings;
+
+use File::Basename;
+use lib dirname(__FILE__);
+use IO::Socket::INET;
+use KafkaBroker;
+use SxCluster;
+use TcpProxy;
+use Test::More;
+use Time::HiRes qw(time sleep);
+
+# The workers reach the broker by the proxy, also after they have read who it is; the
+# tools reach it directly.
+my $port;
+for (1 .. 50)
+{
+	my $try = 30000 + 3 * int(rand 900);
+	next if grep { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $try + $_) } 0 .. 2;
+	$port = $try;
+	last;
+}
+my $proxy = TcpProxy->new($port + 2);
+my $kafka = KafkaBroker->new(port => $port, properties => [
+	"listeners=PLAINTEXT://127.0.0.1:$port,PROXIED://127.0.0.1:" . ($port + 2) . ',CONTROLLER://127.0.0.1:' . ($port + 1),
+	"advertised.listeners=PLAINTEXT://127.0.0.1:$port,PROXIED://127.0.0.1:" . $proxy->port,
+	'listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT',
+	'transaction.abort.timed.out.transaction.cleanup.interval.ms=500' ]);
+my $node = SxCluster->new('kafka_faults');
+$node->start;
+$node->sql('CREATE EXTENSION streamx');
+$node->sql("CREATE SERVER broker FOREIGN DATA WRAPPER streamx_kafka OPTIONS (bootstrap_servers '127.0.0.1:" . $proxy->port . "')");
+$kafka->create_topic('taken', 2);
+$kafka->create_topic('given', 2);
+$node->sql("SELECT create_stream('s', 'n int')");
+$node->sql("CREATE FOREIGN TABLE taken (n int) SERVER broker OPTIONS (topic 'taken', format 'json', starting_offsets 'earliest', discovery_interval '1 s')");
+$node->sql("CREATE FOREIGN TABLE given (n int) SERVER broker OPTIONS (topic 'given', format 'json', \"kafka.transaction.timeout.ms\" '4000')");
+$node->sql("SELECT start_query('reader', 'SELECT n FROM taken', sink => 'taken_out')");
+$node->sql("SELECT start_query('writer', 'SELECT n FROM s', sink => 'given')");
+my @queries = ('reader', 'writer');
+my $sent = 0;
+
+# Rows for both queries; the topic gets its own directly.
+sub send_rows
+{
+	my ($n) = @_;
+	$kafka->produce('taken', map { "{\"n\":$_}" } $sent + 1 .. $sent + $n);
+	$node->sql("INSERT INTO s SELECT generate_series($sent + 1, $sent + $n)");
+	$sent += $n;
+}
+
+sub numbers { return join ' ', sort { $a <=> $b } @_; }
+
+sub arrived
+{
+	my ($what) = @_;
+	my $wanted = numbers(1 .. $sent);
+	for my $query (@queries)
+	{
+		ok($node->poll("SELECT process_all_available('$query', '60 s') IS NOT NULL", 't', 90), "$what: $query has come to the end");
+	}
+	is($node->sql("SELECT string_agg(n::text, ' ' ORDER BY n) FROM taken_out"), $wanted, "$what: every row was read once");
+	is(numbers(map { /"n":(\d+)/ } $kafka->values_of('given')), $wanted, "$what: every row was written once");
+}
+
+# Within a second, or what a small machine under load makes of it
+sub stops
+{
+	my ($what) = @_;
+	for my $query (@queries)
+	{
+		my $begin = time;
+		is(($node->try_sql("SELECT stop_query('$query', '20 s')"))[1], 't', "$what: $query stops");
+		cmp_ok(time - $begin, '<', 3, "$what: at once");
+	}
+}
+
+sub start_both { $node->sql("SELECT start_query('$_')") for @queries; }
+
+sub server_stops
+{
+	my ($what) = @_;
+	my $begin = time;
+	ok($node->stop, "$what: the server stops");
+	cmp_ok(time - $begin, '<', 3, "$what: at once");
+	$node->start;
+}
+
+sub says
+{
+	my ($what, $query, $condition) = @_;
+	ok($node->poll("SELECT $condition FROM streamx.queries WHERE name = '$query'", 't', 30), $what)
+	  or diag($node->sql("SELECT q FROM streamx.queries q WHERE name = '$query'"));
+}
+
+my $knows = "(state IN ('retrying', 'sink_blocked') OR waits_for LIKE 'sink: %' OR last_error IS NOT NULL)";
+
+send_rows(10);
+arrived('at first');
+
+# ---- silent, cut off, slow: in the middle, at a stop, at a start, and when the server stops
+
+for my $mode ('hang', 'cut', 'deaf', '400')
+{
+	$proxy->be($mode);
+	send_rows(10);
+	if ($mode ne '400')
+	{
+		says("$mode: the view says what is wrong with the output", 'writer', $knows);
+		says("$mode: and with the input", 'reader', $knows) if $mode eq 'cut';
+	}
+	else
+	{
+		sleep 1;
+	}
+	stops($mode);
+	start_both();
+	sleep 1;
+	stops("$mode, while it starts");
+	start_both();
+	sleep 0.5;
+	server_stops($mode);
+	$proxy->be('pass');
+	start_both() if $node->sql("SELECT count(*) FROM streamx.queries WHERE state = 'stopped'") > 0;
+	arrived($mode);
+}
+
+# ---- the answer to a commit is lost
+
+for my $i (1 .. 3)
+{
+	$proxy->be('deaf');
+	$node->sql("INSERT INTO s VALUES ($sent + 1)");
+	$kafka->produce('taken', '{"n":' . ++$sent . '}');
+	sleep 0.3 * $i;
+	$proxy->be('pass');
+	arrived("answers lost for $i");
+}
+
+# ---- a transaction that the brokers gave up, as its producer was away too long
+
+$proxy->be('hang');
+send_rows(5);
+sleep 7;
+stops('transaction given up');
+start_both();
+$proxy->be('pass');
+arrived('transaction given up');
+$proxy->be('hang');
+send_rows(5);
+sleep 7;
+$proxy->be('pass');
+arrived('transaction given up, and the producer goes on');
+
+# ---- somebody takes the transactional id, and sets no mark
+
+my $id = 'streamx-' . $node->sql("SELECT system_identifier || '-' || incarnation || '-0-0' FROM pg_control_system(), streamx.query WHERE name = 'writer'");
+$kafka->create_topic('elsewhere', 1);
+for (1 .. 2)
+{
+	$kafka->produce_with({ transaction => $id }, 'elsewhere', 'x');
+	send_rows(5);
+	arrived('fenced by one who sets no mark');
+}
+
+# ---- the broker dies with both
+
+$kafka->kill9;
+$node->sql("INSERT INTO s SELECT generate_series($sent + 1, $sent + 5)");
+says('broker lost: the view says so', 'writer', $knows);
+stops('broker lost');
+start_both();
+$kafka->start;
+$kafka->produce('taken', map { "{\"n\":$_}" } $sent + 1 .. $sent + 5);
+$sent += 5;
+arrived('broker lost');
+
+# ---- rows that the broker refuses: waiting may cure it
+
+$kafka->create_topic('narrow', 1, 'max.message.bytes=500');
+$node->sql("CREATE FOREIGN TABLE narrow (t text) SERVER broker OPTIONS (topic 'narrow', format 'json')");
+$node->sql("SELECT create_stream('w', 't text')");
+$node->sql("SELECT start_query('wide', 'SELECT t FROM w', sink => 'narrow')");
+$node->sql("INSERT INTO w VALUES ('fits')");
+ok($node->poll("SELECT process_all_available('wide', '30 s') IS NOT NULL"), 'a row that fits is taken');
+$node->sql("INSERT INTO w SELECT string_agg(md5(i::text), '') FROM generate_series(1, 100) i");
+says('refused: the view says why', 'wide', "waits_for ILIKE '%sink: %'");
+like($node->sql("SELECT message || coalesce(detail, '') FROM streamx.failures WHERE query = 'wide' ORDER BY at DESC LIMIT 1"), qr/narrow.*(too large|size)/i,
+	'and the list of failures');
+@queries = ('wide');
+stops('refused');
+is(scalar($kafka->values_of('narrow')), 1, 'nothing more is in the topic');
+
+$node->stop;
+done_testing();
