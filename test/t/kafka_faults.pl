@@ -7,6 +7,7 @@ use warnings;
 
 use File::Basename;
 use lib dirname(__FILE__);
+use IO::Handle;
 use IO::Socket::INET;
 use KafkaBroker;
 use SxCluster;
@@ -194,6 +195,81 @@ like($node->sql("SELECT message || coalesce(detail, '') FROM streamx.failures WH
 @queries = ('wide');
 stops('refused');
 is(scalar($kafka->values_of('narrow')), 1, 'nothing more is in the topic');
+
+
+# ---- errors that a broker does not give when asked for them: librdkafka's mock cluster
+
+SKIP:
+{
+	skip 'no module streamx_kafka_test', 1
+	  if $node->sql("SELECT count(*) FROM pg_available_extensions WHERE name = 'streamx_kafka_test'") == 0;
+	$node->sql('CREATE EXTENSION streamx_kafka_test');
+
+	# It lives in this session.
+	my $base = SxCluster::base_dir();
+	open my $session, '|-', $node->psql_command or die "psql: $!";
+	$session->autoflush(1);
+	my $step = 0;
+	my $mock = sub {
+		my ($sql) = @_;
+		my $out = "$base/mock." . ++$step;
+		print $session "\\o $out.new\n$sql;\n\\o\n\\! mv $out.new $out\n";
+		for (1 .. 200) { last if -e $out; sleep 0.05; }
+		my $answer = SxCluster::slurp($out);
+		chomp $answer;
+		return $answer;
+	};
+	my $address = $mock->('SELECT kafka_mock_start(2)');
+	$mock->("SELECT kafka_mock_topic('m', 2)");
+	$node->sql("CREATE SERVER mock FOREIGN DATA WRAPPER streamx_kafka OPTIONS (bootstrap_servers '$address')");
+	$node->sql("CREATE FOREIGN TABLE mocked (n int) SERVER mock OPTIONS (topic 'm', format 'json', starting_offsets 'earliest', discovery_interval '1 s')");
+	$node->sql("SELECT start_query('mocked', 'SELECT n FROM mocked', sink => 'mocked_out')");
+	@queries = ('mocked');
+	my $n = 0;
+	my $produce = sub {
+		my $tool = dirname(__FILE__) . '/../harness/kafkatool';
+		$kafka->must(join('', map { "{\"n\":$_}\n" } $n + 1 .. $n + 5), $tool, '-b', $address, 'produce', '-t', 'm');
+		$n += 5;
+	};
+	my $all = sub {
+		my ($what) = @_;
+		ok($node->poll("SELECT string_agg(n::text, ' ' ORDER BY n) FROM mocked_out", join(' ', 1 .. $n), 60), "$what: every row was read once");
+	};
+	$produce->();
+	$all->('mock cluster');
+
+	# keys of the requests in Kafka's protocol, and errors
+	for my $case ([ 'fetch: not the leader', 1, 6, 6 ], [ 'fetch: storage error', 1, 56 ], [ 'fetch: timeout', 1, 7, 7 ],
+		[ 'fetch: leader epoch', 1, 74, 76 ], [ 'offsets: no leader', 2, 5, 6 ], [ 'offsets: timeout', 2, 7 ])
+	{
+		my ($what, $api, @errors) = @$case;
+		$mock->("SELECT kafka_mock_fail($api, " . join(', ', @errors) . ')');
+		$produce->();
+		$all->($what);
+	}
+
+	$mock->('SELECT kafka_mock_delay(1, 700), kafka_mock_delay(2, 700)');
+	$produce->();
+	stops('slow mock');
+	start_both();
+	sleep 0.5;
+	stops('slow mock, while it starts');
+	start_both();
+	$all->('slow mock');
+	$mock->('SELECT kafka_mock_delay(1, 0), kafka_mock_delay(2, 0)');
+
+	$produce->();
+	$mock->('SELECT kafka_mock_down(1)');
+	$mock->('SELECT kafka_mock_down(2)');
+	says('brokers down: the view says so', 'mocked', "state = 'retrying' AND hint IS NOT NULL");
+	stops('brokers down');
+	start_both();
+	$mock->('SELECT kafka_mock_up(1)');
+	$mock->('SELECT kafka_mock_up(2)');
+	$all->('brokers up again');
+	$node->sql("SELECT stop_query('mocked')");
+	close $session;
+}
 
 $node->stop;
 done_testing();
