@@ -413,8 +413,10 @@ sx_publish_next_time(SxEngine *engine)
 
 	if (engine->sink == NULL || !engine->sink->routine->outside)
 		return DT_NOEND;
-	if (engine->publish_failures > 0)
+	if (engine->publish_failures > 0 && engine->publish_at > now)
 		return engine->publish_at;
+
+	/* Or the sink was reached again, and has not taken anything yet. */
 	if (engine->npending > 0)
 		return works_on_its_own(engine) ? TimestampTzPlusMilliseconds(now, LOOK_MS) : now;
 	if (engine->published > engine->noted)
