@@ -641,7 +641,11 @@ free_part(SxKafkaPart *part)
 {
 	free_chunks(part->head);
 	if (part->queue != NULL)
+	{
+		/* The queue lives on in the library, which must not write to a descriptor that is another's by then. */
+		rd_kafka_queue_io_event_enable(part->queue, -1, NULL, 0);
 		rd_kafka_queue_destroy(part->queue);
+	}
 	if (part->handle != NULL)
 		rd_kafka_topic_destroy(part->handle);
 	free(part->topic);
