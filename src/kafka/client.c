@@ -153,6 +153,7 @@ make_conf(rd_kafka_type_t type, const SxKafkaSettings *settings, const char *con
 	set(conf, "log.queue", "true");
 	set(conf, "allow.auto.create.topics", "false");
 	set(conf, "socket.keepalive.enable", "true");
+	set(conf, "socket.nagle.disable", "true");	/* as Java's clients: a small request does not wait for an ACK */
 	if (type == RD_KAFKA_CONSUMER)
 	{
 		/* offsets live in the checkpoint; a wrong one is an error and never a new beginning */
