@@ -291,6 +291,9 @@ sx_engine_next_time(SxEngine *engine)
 {
 	TimestampTz next = sx_trigger_next_time(engine);
 
+	/* No look is taken any more, or not now: the time of the next one may have passed. */
+	if (sx_publish_blocked(engine) || engine->ran_once)
+		return sx_publish_next_time(engine);
 	if (next == DT_NOBEGIN)
 	{
 		/* No tick to wait for: the next row that nobody announces. */

@@ -411,7 +411,8 @@ sx_publish_next_time(SxEngine *engine)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
-	if (engine->sink == NULL || !engine->sink->routine->outside)
+	if (engine->sink == NULL || !engine->sink->routine->outside ||
+		sx_external_sinks != SX_EXTERNAL_ON)	/* its change wakes us */
 		return DT_NOEND;
 	if (engine->publish_failures > 0 && engine->publish_at > now)
 		return engine->publish_at;

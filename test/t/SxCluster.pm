@@ -99,6 +99,14 @@ sub slurp
 	return scalar(<$f>) // '';
 }
 
+# Clock ticks of CPU that a process has used, 100 a second
+sub ticks
+{
+	my ($pid) = @_;
+	my @fields = split ' ', slurp("/proc/$pid/stat") =~ s/.*\) //r;
+	return $fields[11] + $fields[12];
+}
+
 sub append_conf
 {
 	my ($self, @lines) = @_;

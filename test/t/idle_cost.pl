@@ -24,19 +24,11 @@ for my $name (sort keys %triggers)
 $node->sql("INSERT INTO s VALUES (1, '2026-01-15 10:00:00+00')");
 $node->sql("SELECT process_all_available('$_', '60 s')") for sort keys %triggers;
 
-# clock ticks of CPU, 100 a second
-sub ticks
-{
-	my ($pid) = @_;
-	my @f = split ' ', SxCluster::slurp("/proc/$pid/stat") =~ s/.*\) //r;
-	return $f[11] + $f[12];
-}
-
 my %pid = map { $_ => $node->sql("SELECT pid FROM streamx.queries WHERE name = '$_'") } keys %triggers;
-my %before = map { $_ => ticks($pid{$_}) } keys %triggers;
+my %before = map { $_ => SxCluster::ticks($pid{$_}) } keys %triggers;
 sleep 5;
 for my $name (sort keys %triggers)
 {
-	cmp_ok(ticks($pid{$name}) - $before{$name}, '<', 15, "trigger $triggers{$name}: at most 3 % of a core while nothing comes");
+	cmp_ok(SxCluster::ticks($pid{$name}) - $before{$name}, '<', 15, "trigger $triggers{$name}: at most 3 % of a core while nothing comes");
 }
 done_testing();

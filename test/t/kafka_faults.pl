@@ -112,7 +112,7 @@ for my $mode ('hang', 'cut', 'deaf', '400')
 	if ($mode ne '400')
 	{
 		says("$mode: the view says what is wrong with the output", 'writer', $knows);
-		says("$mode: and with the input", 'reader', $knows) if $mode eq 'cut';
+		says("$mode: and with the input", 'reader', "state = 'retrying' AND last_error IS NOT NULL AND hint IS NOT NULL");
 	}
 	else
 	{
