@@ -1,4 +1,5 @@
-"""docs/reference names every function, view, setting, option and SQLSTATE that there is."""
+"""docs/reference names every function, view, setting, option and SQLSTATE that there is;
+the installation page names the packages that the harness builds with."""
 import glob
 import os
 import re
@@ -42,6 +43,14 @@ def check(top):
     for kind, name, where in things(top):
         if not re.search(r"(?<!\w)%s(?!\w)" % re.escape(name), pages):
             yield "%s: %s %s is not in docs/reference" % (where, kind, name)
+
+
+    script, page = (os.path.join(top, *p) for p in (("test", "harness", "lib.sh"), ("docs", "how-to", "install.md")))
+    if os.path.exists(script) and os.path.exists(page):
+        wanted = set(re.search(r'^BUILD_PACKAGES="([^"]*)"', read(script), re.M).group(1).split())
+        named = set(re.search(r"apt-get install -y ([^\n]*)", read(page)).group(1).split()) - {"git", "make"}
+        for name in sorted(wanted ^ named):
+            yield "docs/how-to/install.md: package %s: the page and test/harness/lib.sh differ" % name
 
 
 if __name__ == "__main__":

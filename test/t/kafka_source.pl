@@ -374,6 +374,7 @@ $kafka->produce('begin', rows_in(0, 1, 3), rows_in(1, 11, 13));
 		'no row is late while the partitions catch up');
 	cmp_ok($node->sql("SELECT max(abs((p->'sources'->0->'endOffset'->'skew'->>'3')::int - (p->'sources'->0->'endOffset'->'skew'->>'0')::int)) FROM recent_progress('skew_q') p"), '<=', 100,
 		'they advance together');
+	cmp_ok($node->sql("SELECT count(*) FROM recent_progress('skew_q') p WHERE (p->>'numInputRows')::int > 0"), '>=', $per_partition * 4 / $limit, 'batch by batch');
 	is($node->sql("SELECT (p->'sources'->0->'endOffset'->'skew'->>'3')::int FROM last_progress('skew_q') p"), $per_partition, 'to the end');
 }
 
