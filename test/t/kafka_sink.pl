@@ -93,9 +93,12 @@ SKIP:
 	for my $point ('after-read', 'produced', 'marked', 'kafka-committed', 'published')
 	{
 		create();
+		# a worker that starts now is sure to know the point
+		$node->sql("SELECT stop_query('q')");
 		$node->set('streamx.crash_point', "$point:kill:1");
 		$node->reload;
-		sleep 0.2;
+		$node->poll("SELECT current_setting('streamx.crash_point') = '$point:kill:1'");
+		$node->sql("SELECT start_query('q')");
 		my $deaths = deaths();
 		insert(3);
 		for (1 .. 100) { last if deaths() > $deaths; sleep 0.1; }
