@@ -14,7 +14,7 @@
 #define ARENA_BLOCK		(256 * 1024)
 #define FIRST_BLOCK		(8 * 1024)	/* what few records need; each further one is twice as large */
 #define PAGE_BYTES		(64 * 1024)
-#define MAX_PAGE_SHIFT	8
+#define MAX_PAGE_SHIFT	6
 
 struct SxRowPage
 {
@@ -221,7 +221,7 @@ sx_row_buffer_alloc_slow(SxRowBuffer *buffer, size_t size)
 	size_t		shared = Min(Max(buffer->last_block * 2, FIRST_BLOCK), ARENA_BLOCK);
 	size_t		wanted;
 
-	while (size > shared / 4 && shared < ARENA_BLOCK)
+	while (shared < ARENA_BLOCK && (size > shared / 4 || buffer->spare != NULL))
 		shared *= 2;
 	wanted = size > shared / 4 ? size : shared;
 	if (wanted == ARENA_BLOCK && buffer->spare != NULL)

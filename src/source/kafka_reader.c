@@ -35,7 +35,7 @@
 #define PROBE_TIMEOUT_MS	2000	/* when the last question was not answered */
 #define CONFIRM_TIMES		3	/* looks before something counts as lost */
 #define CONFIRM_MS			300
-#define QUEUE_BYTES			(32 * 1024 * 1024)	/* of librdkafka, for all partitions */
+#define QUEUE_BYTES			(32 * 1024 * 1024)	/* of librdkafka, for all partitions; or half of "prefetch" */
 #define EXPECTED_PARTS		8
 #define LEAST_FETCH			(128 * 1024)
 #define MOST_FETCH			(1024 * 1024)
@@ -108,6 +108,7 @@ open_client(SxKafkaSource *source)
 	SxKafkaSettings *settings = sx_kafka_settings(source->serverid, source->userid,
 												  source->table_options);
 	int			nparts = Max(source->expected_parts, EXPECTED_PARTS);
+	int			share = Max(Min(source->options.prefetch / 2, QUEUE_BYTES) / nparts, LEAST_FETCH);
 	const char *extra[32];
 	int			n = 0;
 
@@ -121,10 +122,8 @@ open_client(SxKafkaSource *source)
 	ALWAYS("isolation.level", source->options.read_committed ? "read_committed" :
 		   "read_uncommitted");
 	UNLESS_SET("queued.min.messages", "1000000");
-	UNLESS_SET("queued.max.messages.kbytes",
-			   psprintf("%d", Max(QUEUE_BYTES / nparts, LEAST_FETCH) / 1024));
-	UNLESS_SET("fetch.message.max.bytes",
-			   psprintf("%d", Min(Max(QUEUE_BYTES / nparts, LEAST_FETCH), MOST_FETCH)));
+	UNLESS_SET("queued.max.messages.kbytes", psprintf("%d", share / 1024));
+	UNLESS_SET("fetch.message.max.bytes", psprintf("%d", Min(share, MOST_FETCH)));
 	UNLESS_SET("fetch.wait.max.ms", "250");
 	UNLESS_SET("fetch.error.backoff.ms", "100");
 	UNLESS_SET("topic.metadata.refresh.interval.ms", "30000");
