@@ -38,6 +38,7 @@ struct SxKafkaFetcher
 	/* set when it is created */
 	rd_kafka_t *rk;
 	size_t		budget;
+	size_t		queue_bytes;	/* bound of a partition's queue in the client */
 	SxKafkaKeep keep;
 	void		(*wake) (void *arg);
 	void	   *wake_arg;
@@ -487,6 +488,29 @@ follow_wishes(SxKafkaFetcher *fetcher, SxKafkaPart *part, int64 *position)
 	return read_on;
 }
 
+/*
+ * The client's thread of a broker whose partitions have full queues sleeps, for up to a
+ * second, and nothing but an order wakes it: not that we empty them. So it gets one, of
+ * which the answer is nothing to us, with every half of a queue. (From 2.2 on it is
+ * fetch.queue.backoff.ms that says how long; kafka_reader.c.)
+ */
+static void
+keep_client_awake(SxKafkaFetcher *fetcher, SxKafkaPart *part, int n)
+{
+	rd_kafka_topic_partition_list_t *list;
+
+	for (int i = 0; i < n; i++)
+		part->emptied += fetcher->messages[i]->len + fetcher->messages[i]->key_len;
+	if (part->emptied < fetcher->queue_bytes / 2)
+		return;
+	part->emptied = 0;
+	list = rd_kafka_topic_partition_list_new(1);
+	rd_kafka_topic_partition_list_add(list, part->topic, part->partition)->offset =
+		RD_KAFKA_OFFSET_END;
+	(void) rd_kafka_offsets_for_times(fetcher->rk, list, 0);
+	rd_kafka_topic_partition_list_destroy(list);
+}
+
 /* True if there was something. */
 static bool
 read_part(SxKafkaFetcher *fetcher, SxKafkaPart *part)
@@ -499,6 +523,7 @@ read_part(SxKafkaFetcher *fetcher, SxKafkaPart *part)
 	n = rd_kafka_consume_batch_queue(part->queue, 0, fetcher->messages, CHUNK_RECORDS);
 	if (n <= 0)
 		return false;
+	keep_client_awake(fetcher, part, n);
 	take_messages(fetcher, n, &taken);
 	for (ssize_t i = 0; i < n; i++)
 		rd_kafka_message_destroy(fetcher->messages[i]);
@@ -603,7 +628,7 @@ out_of_memory(void)
 }
 
 SxKafkaFetcher *
-sx_kafka_fetcher_create(rd_kafka_t *rk, size_t budget, SxKafkaKeep keep,
+sx_kafka_fetcher_create(rd_kafka_t *rk, size_t budget, size_t queue_bytes, SxKafkaKeep keep,
 						void (*wake) (void *arg), void *wake_arg)
 {
 	SxKafkaFetcher *fetcher = calloc(1, sizeof(SxKafkaFetcher));
@@ -612,6 +637,7 @@ sx_kafka_fetcher_create(rd_kafka_t *rk, size_t budget, SxKafkaKeep keep,
 		out_of_memory();
 	fetcher->rk = rk;
 	fetcher->budget = budget;
+	fetcher->queue_bytes = queue_bytes;
 	fetcher->keep = keep;
 	fetcher->wake = wake;
 	fetcher->wake_arg = wake_arg;

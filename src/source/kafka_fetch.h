@@ -88,6 +88,7 @@ typedef struct SxKafkaPart
 
 	/* the thread's */
 	uint64		running;		/* session that is being consumed, 0: none */
+	size_t		emptied;		/* bytes taken out of the client's queue since it was last woken */
 
 	/* the main thread's: see kafka_source.c */
 	int64		low;			/* log start, as the broker was last asked, -1: not known */
@@ -113,10 +114,12 @@ typedef struct SxKafkaKeep
 } SxKafkaKeep;
 
 /*
+ * queue_bytes is what the client lets one partition have waiting (queued.max.messages.kbytes).
  * wake is called on the fetch thread when there is news for a main thread that
  * waits; it must be safe there. Thread: main, as all below.
  */
-extern SxKafkaFetcher *sx_kafka_fetcher_create(rd_kafka_t *rk, size_t budget, SxKafkaKeep keep,
+extern SxKafkaFetcher *sx_kafka_fetcher_create(rd_kafka_t *rk, size_t budget,
+											   size_t queue_bytes, SxKafkaKeep keep,
 											   void (*wake) (void *arg), void *wake_arg);
 
 /* Ends the thread; a second or so at most. The client handle stays. */

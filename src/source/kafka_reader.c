@@ -109,9 +109,13 @@ open_client(SxKafkaSource *source)
 												  source->table_options);
 	int			nparts = Max(source->expected_parts, EXPECTED_PARTS);
 	int			share = Max(Min(source->options.prefetch / 2, QUEUE_BYTES) / nparts, LEAST_FETCH);
+	const char *queue_kbytes = sx_kafka_settings_get(settings, "queued.max.messages.kbytes");
 	const char *extra[32];
 	int			n = 0;
 
+	if (queue_kbytes == NULL)
+		queue_kbytes = psprintf("%d", share / 1024);
+	source->queue_bytes = 1024 * strtoul(queue_kbytes, NULL, 10);
 #define ALWAYS(name, value) (extra[n++] = (name), extra[n++] = (value))
 #define UNLESS_SET(name, value) \
 	(sx_kafka_settings_get(settings, (name)) == NULL ? (void) ALWAYS(name, value) : (void) 0)
@@ -122,10 +126,12 @@ open_client(SxKafkaSource *source)
 	ALWAYS("isolation.level", source->options.read_committed ? "read_committed" :
 		   "read_uncommitted");
 	UNLESS_SET("queued.min.messages", "1000000");
-	UNLESS_SET("queued.max.messages.kbytes", psprintf("%d", share / 1024));
+	ALWAYS("queued.max.messages.kbytes", queue_kbytes);
 	UNLESS_SET("fetch.message.max.bytes", psprintf("%d", Min(share, MOST_FETCH)));
 	UNLESS_SET("fetch.wait.max.ms", "250");
 	UNLESS_SET("fetch.error.backoff.ms", "100");
+	if (rd_kafka_version() >= 0x02020000)
+		UNLESS_SET("fetch.queue.backoff.ms", "5");
 	UNLESS_SET("topic.metadata.refresh.interval.ms", "30000");
 #undef ALWAYS
 #undef UNLESS_SET
@@ -157,7 +163,7 @@ connect_client(SxKafkaSource *source)
 	callback->arg = source;
 	MemoryContextRegisterResetCallback(source->connection, callback);
 	source->fetcher = sx_kafka_fetcher_create(source->client->rk, source->options.prefetch,
-											  source->columns.keep, wake_worker, NULL);
+											  source->queue_bytes, source->columns.keep, wake_worker, NULL);
 	MemoryContextSwitchTo(TopMemoryContext);
 	live_readers = lappend(live_readers, source);
 	MemoryContextSwitchTo(oldcontext);

@@ -72,6 +72,7 @@ typedef struct SxKafkaSource
 	int			parts_size;
 	SxKafkaPart **parts;
 	int			expected_parts; /* the queues of the client are made for */
+	size_t		queue_bytes;	/* bound of each of those */
 	bool		discovered;
 	TimestampTz next_discovery;
 	struct SxKafkaAsk *discovery;	/* that runs */
