@@ -38,7 +38,7 @@ typedef struct GivenBack
 
 typedef struct Refused
 {
-	int64		id;
+	const SxRequeued *from;
 	int			sqlstate;
 	char	   *message;
 } Refused;
@@ -172,7 +172,7 @@ take(SxEngine *engine, SxReturns *returns, const SxRequeued *requeued)
 	int			i = source_of(engine, requeued->stream);
 	List	   *rows = NIL;
 	Receiver	receiver = {.from = requeued, .rows = &rows, .context = engine->returns_context};
-	Refused		refused = {.id = requeued->id};
+	Refused		refused = {.from = requeued};
 	MemoryContext oldcontext = MemoryContextSwitchTo(engine->returns_context);
 
 	if (i < 0)
@@ -230,6 +230,11 @@ sx_quarantine_join(SxEngine *engine, SxBatch *batch)
 	engine->returns = NULL;
 	if (!worth_looking(engine, batch->timestamp))
 		return false;
+	if (!sx_query_lock_quarantine(engine->query->id, true))
+	{
+		engine->returns_more = true;	/* a requeue() goes on: it wakes us, unless it is rolled back */
+		return false;
+	}
 	if (engine->returns_context == NULL)
 		engine->returns_context = AllocSetContextCreate(engine->context, "streamx requeued rows",
 														ALLOCSET_SMALL_SIZES);
@@ -327,13 +332,19 @@ sx_quarantine_after_run(SxEngine *engine, SxBatch *batch)
 		write_malformed(engine, batch, i);
 	if (returns == NULL || !batch->joined)
 		return;
+	/* Of the first attempt or of a later one: between them, all is open. */
+	if (!sx_query_lock_quarantine(engine->query->id, true))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("rows in quarantine are given back once more while a batch has them")));
 	foreach(cell, returns->taken)
-		sx_quarantine_delete(engine->query->id, ((SxRequeued *) lfirst(cell))->id);
+		sx_quarantine_delete(engine->query->id, lfirst(cell));
 	foreach(cell, returns->refused)
 	{
 		Refused    *refused = lfirst(cell);
 
-		sx_quarantine_put_back(engine->query->id, refused->id, refused->sqlstate, refused->message);
+		sx_quarantine_put_back(engine->query->id, refused->from, refused->sqlstate,
+							   refused->message);
 	}
 }
 

@@ -86,7 +86,7 @@ struct SxEngine
 	/* rows given back from the quarantine (quarantine.c) */
 	MemoryContext returns_context;	/* holds them; NULL until there are some */
 	SxReturns  *returns;		/* of the batch that runs, or is searched; or NULL */
-	bool		returns_more;	/* the last look found some */
+	bool		returns_more;	/* the last look found some, or could not look */
 	uint64		returns_seen;	/* seen_commits at the last look that found none */
 	TimestampTz returns_look;
 

@@ -102,6 +102,7 @@ sx_quarantine_requeue(int64 query_id, int64 id, const char *row, bytea *record)
 	HeapTuple	tuple;
 	int64		count = 0;
 
+	(void) sx_query_lock_quarantine(query_id, false);
 	scan_begin(&it, query_id, false, RowExclusiveLock);
 	while (HeapTupleIsValid(tuple = systable_getnext(it.scan)))
 	{
@@ -167,6 +168,8 @@ sx_quarantine_requeued(int64 query_id, int limit)
 
 		heap_deform_tuple(tuple, RelationGetDescr(it.rel), values, nulls);
 		requeued->id = DatumGetInt64(values[COL_ID]);
+		requeued->tid = tuple->t_self;
+		requeued->xmin = HeapTupleHeaderGetXmin(tuple->t_data);
 		requeued->stream = DatumGetObjectId(values[COL_STREAM]);
 		requeued->row = text_of(values[COL_DATA], nulls[COL_DATA]);
 		requeued->record_position = text_of(values[COL_RECORD_POSITION], nulls[COL_RECORD_POSITION]);
@@ -195,28 +198,38 @@ sx_quarantine_streams(int64 query_id)
 	return result;
 }
 
-void
-sx_quarantine_delete(int64 query_id, int64 id)
+/* The row as it was read; an error if it is not that any more. */
+static HeapTuple
+scan_to(QuarantineScan *it, int64 query_id, const SxRequeued *requeued)
 {
-	QuarantineScan it;
 	HeapTuple	tuple;
 
-	scan_begin(&it, query_id, true, RowExclusiveLock);
-	while (HeapTupleIsValid(tuple = systable_getnext(it.scan)))
-	{
-		if (id_of(&it, tuple) != id)
-			continue;
-		CatalogTupleDelete(it.rel, &tuple->t_self);
-		break;
-	}
+	scan_begin(it, query_id, true, RowExclusiveLock);
+	while (HeapTupleIsValid(tuple = systable_getnext(it->scan)))
+		if (ItemPointerEquals(&tuple->t_self, unconstify(ItemPointerData *, &requeued->tid)) &&
+			HeapTupleHeaderGetXmin(tuple->t_data) == requeued->xmin)
+			return tuple;
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("row " INT64_FORMAT " in quarantine was given back once more while a batch had it",
+					requeued->id)));
+}
+
+void
+sx_quarantine_delete(int64 query_id, const SxRequeued *requeued)
+{
+	QuarantineScan it;
+	HeapTuple	tuple = scan_to(&it, query_id, requeued);
+
+	CatalogTupleDelete(it.rel, &tuple->t_self);
 	scan_end(&it);
 }
 
 void
-sx_quarantine_put_back(int64 query_id, int64 id, int sqlstate, const char *message)
+sx_quarantine_put_back(int64 query_id, const SxRequeued *requeued, int sqlstate, const char *message)
 {
 	QuarantineScan it;
-	HeapTuple	tuple;
+	HeapTuple	tuple = scan_to(&it, query_id, requeued);
 	Datum		values[NCOLS] = {0};
 	bool		nulls[NCOLS] = {0};
 	bool		replaces[NCOLS] = {0};
@@ -226,15 +239,8 @@ sx_quarantine_put_back(int64 query_id, int64 id, int sqlstate, const char *messa
 	values[COL_AT] = TimestampTzGetDatum(GetCurrentTimestamp());
 	values[COL_SQLSTATE] = CStringGetTextDatum(unpack_sql_state(sqlstate));
 	values[COL_MESSAGE] = CStringGetTextDatum(message);
-	scan_begin(&it, query_id, true, RowExclusiveLock);
-	while (HeapTupleIsValid(tuple = systable_getnext(it.scan)))
-	{
-		if (id_of(&it, tuple) != id)
-			continue;
-		CatalogTupleUpdate(it.rel, &tuple->t_self,
-						   heap_modify_tuple(tuple, RelationGetDescr(it.rel), values, nulls, replaces));
-		break;
-	}
+	CatalogTupleUpdate(it.rel, &tuple->t_self,
+					   heap_modify_tuple(tuple, RelationGetDescr(it.rel), values, nulls, replaces));
 	scan_end(&it);
 }
 
@@ -268,6 +274,7 @@ sx_quarantine_count(int64 query_id)
 void
 sx_quarantine_delete_all(int64 query_id)
 {
+	(void) sx_query_lock_quarantine(query_id, false);
 	(void) visit_all(query_id, true);
 	CommandCounterIncrement();
 }

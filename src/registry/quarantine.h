@@ -9,6 +9,7 @@
 #define SX_REGISTRY_QUARANTINE_H
 
 #include "nodes/pg_list.h"
+#include "storage/itemptr.h"
 
 typedef struct SxQuarantined
 {
@@ -28,6 +29,8 @@ typedef struct SxQuarantined
 typedef struct SxRequeued
 {
 	int64		id;
+	ItemPointerData tid;		/* with xmin: which version of it */
+	TransactionId xmin;
 	Oid			stream;
 	char	   *row;			/* JSON, or NULL: only its record is known */
 	char	   *record;			/* NULL: not known */
@@ -37,15 +40,22 @@ typedef struct SxRequeued
 
 extern void sx_quarantine_append(const SxQuarantined *quarantined);
 
-/* Marks one (or, id 0, all) to go into the next batch; row and record, if given, replace its own. How many. */
+/*
+ * Marks one (or, id 0, all) to go into the next batch; row and record, if given, replace
+ * its own. How many. Waits for a batch that has some.
+ */
 extern int64 sx_quarantine_requeue(int64 query_id, int64 id, const char *row, bytea *record);
 
 /* Those that are marked, the oldest first: SxRequeued *. */
 extern List *sx_quarantine_requeued(int64 query_id, int limit);
 
-/* It went into a batch; or it could not, and waits for a person again. */
-extern void sx_quarantine_delete(int64 query_id, int64 id);
-extern void sx_quarantine_put_back(int64 query_id, int64 id, int sqlstate, const char *message);
+/*
+ * It went into a batch; or it could not, and waits for a person again. Under the lock
+ * (registry/query.h). Was it changed since it was read, it is a serialization failure.
+ */
+extern void sx_quarantine_delete(int64 query_id, const SxRequeued *requeued);
+extern void sx_quarantine_put_back(int64 query_id, const SxRequeued *requeued, int sqlstate,
+								   const char *message);
 
 /* The streams whose rows are marked: OIDs. */
 extern List *sx_quarantine_streams(int64 query_id);

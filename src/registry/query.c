@@ -49,6 +49,7 @@ enum
 #define LOCK_WORKER		0
 #define LOCK_ROW		1
 #define LOCK_CONTROL	2
+#define LOCK_QUARANTINE	3
 
 static const char *const wanted_names[] = {
 	[SX_WANTED_CREATED] = "created",
@@ -168,6 +169,12 @@ bool
 sx_query_lock_worker(int64 id)
 {
 	return lock_query(id, LOCK_WORKER, true, true);
+}
+
+bool
+sx_query_lock_quarantine(int64 id, bool conditional)
+{
+	return lock_query(id, LOCK_QUARANTINE, false, conditional);
 }
 
 bool

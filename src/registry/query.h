@@ -154,6 +154,12 @@ extern void sx_query_lock_control(int64 id);
 /* The worker's lock for the life of its process: one worker per query. */
 extern bool sx_query_lock_worker(int64 id);
 
+/*
+ * Whoever marks rows in quarantine, takes marked ones into a batch or drops them, has
+ * them until the end of the transaction. conditional: false if not to be had.
+ */
+extern bool sx_query_lock_quarantine(int64 id, bool conditional);
+
 /* The row is from another database or restored from a dump: no checkpoint of it is ours. */
 extern bool sx_query_is_copy(const SxQuery *query);
 
