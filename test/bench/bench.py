@@ -118,7 +118,7 @@ class Bench:
             self.attempt("many batches", cost.long_run)
 
     def recovery(self):
-        for store, memory in (("rocksdb", "256MB"), ("table", "256MB"), ("rocksdb", "32MB")):
+        for store, memory in (("rocksdb", "256MB"), ("table", "256MB"), ("rocksdb", "32MB"), ("table", "32MB")):
             self.attempt(f"recovery {store} {memory}", self.recover, store, memory)
             self.connection.close()
             self.connection, _ = connect_when_up()
