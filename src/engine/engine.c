@@ -254,6 +254,7 @@ step(SxEngine *engine)
 			sx_latency_nothing(engine);
 		engine->looked = !ran;
 	}
+	sx_trigger_looked(engine, now, ran);
 	sx_publish_pending(engine);
 	maintain_state(engine);
 	if (!ran && engine->loading)

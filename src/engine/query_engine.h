@@ -95,7 +95,7 @@ struct SxEngine
 	uint64		seen_commits;	/* of sx_shared->stream_commits at that look */
 	uint64		seen_completed;	/* transactions that had ended in the server */
 	TimestampTz last_look;
-	TimestampTz next_tick;		/* interval trigger */
+	TimestampTz next_tick;		/* triggers interval and realtime; DT_NOBEGIN: none to wait for */
 	int			max_rows;		/* batch_rows, less after out of memory (also of an earlier process) */
 	bool		more_waits;		/* the last batch was cut: more was there */
 	bool		loading;		/* the last look found rows that are not here yet */
@@ -182,6 +182,7 @@ extern void sx_choose_freeze(SxEngine *engine);
 /* trigger.c */
 extern bool sx_trigger_due(SxEngine *engine, TimestampTz now);
 extern void sx_trigger_fired(SxEngine *engine, TimestampTz now);
+extern void sx_trigger_looked(SxEngine *engine, TimestampTz began, bool ran);
 extern TimestampTz sx_trigger_next_time(SxEngine *engine);
 
 /* batch_watermark.c */

@@ -125,7 +125,7 @@ static void
 open_producer(SxKafkaTarget *target)
 {
 	MemoryContext oldcontext = MemoryContextSwitchTo(target->context);
-	const char *extra[11] = {
+	const char *extra[13] = {
 		"transactional.id", target->transactional_id,
 		"enable.idempotence", "true",
 		"queue.buffering.max.kbytes", QUEUE_KB,
@@ -141,6 +141,13 @@ open_producer(SxKafkaTarget *target)
 	{
 		extra[n++] = "retry.backoff.ms";
 		extra[n++] = RETRY_MS;
+	}
+
+	/* All records of a transaction come at once, and its commit waits for them. */
+	if (sx_kafka_settings_get(target->settings, "linger.ms") == NULL)
+	{
+		extra[n++] = "linger.ms";
+		extra[n++] = "0";
 	}
 	target->client = sx_kafka_client_open(RD_KAFKA_PRODUCER, target->settings, extra, 0);
 	MemoryContextSwitchTo(oldcontext);
