@@ -148,7 +148,8 @@ unread_xid(const SxStreamReader *reader, const SxStreamHeap *heap)
 		return heap->last_xid;
 	if (offset->done->xmax > heap->sealed)
 		return 0;
-	if (!sx_xid_snapshot_contains(offset->done, heap->last_xid) && offset->target == NULL)
+	if (!sx_xid_snapshot_contains(offset->done, heap->last_xid) && offset->target == NULL &&
+		offset->part_xid != heap->last_xid)
 		return heap->last_xid;
 
 	/* The position is older than the seal, as of a query that waits for new rows: look. */

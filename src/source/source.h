@@ -75,6 +75,7 @@ typedef struct SxChoose
 	int64		max_rows;		/* about so many rows; may be passed by a page of rows */
 	bool		probe;			/* only whether there is a row is asked; the end isn't used */
 	bool		fresh;			/* somebody waits for all that is there now: look again, outside too */
+	uint16		own_part;		/* the own transaction's rows before this part too, without max_rows; 0: not */
 	int64		query_id;		/* for what is to be written down with the batch; 0: none */
 	const SxOffset *stop_at;	/* never past it (available_now); or NULL */
 } SxChoose;

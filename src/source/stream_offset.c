@@ -37,6 +37,8 @@ sx_stream_offset_make(SxXidSnapshot *done, const SxStreamOffset *like)
 	memset(&offset->cut, 0, sizeof(offset->cut));
 	offset->cut_rows = 0;
 	offset->hits = NULL;
+	if (offset->part_xid != 0 && done != NULL && sx_xid_snapshot_contains(done, offset->part_xid))
+		offset->part_xid = offset->part = 0;	/* the rest is read as well */
 	return offset;
 }
 
@@ -77,6 +79,9 @@ sx_stream_offset_print(const SxOffset *base)
 						 offset->cut.generation, offset->cut.file, offset->cut.block,
 						 offset->cut_rows);
 	}
+	if (offset->part_xid != 0)
+		appendStringInfo(&out, ", \"part\": [" UINT64_FORMAT ", %u]", offset->part_xid,
+						 offset->part);
 	appendStringInfoChar(&out, '}');
 	return out.data;
 }
@@ -194,6 +199,21 @@ get_cut(JsonbContainer *object, SxStreamOffset *offset)
 	return true;
 }
 
+static bool
+get_part(JsonbContainer *object, SxStreamOffset *offset)
+{
+	int64		numbers[2];
+
+	if (member(object, "part") == NULL)
+		return true;
+	if (!get_numbers(member(object, "part"), 2, numbers) ||
+		numbers[0] == 0 || numbers[1] == 0 || numbers[1] > PG_UINT16_MAX)
+		return false;
+	offset->part_xid = numbers[0];
+	offset->part = numbers[1];
+	return true;
+}
+
 SxStreamOffset *
 sx_stream_offset_parse(const char *stream_name, const char *text)
 {
@@ -205,7 +225,8 @@ sx_stream_offset_parse(const char *stream_name, const char *text)
 		!get_snapshot(object, "snapshot", &offset->done) ||
 		!get_int64(member(object, "first"), &offset->first_generation) ||
 		!get_marks(member(object, "heaps"), offset) ||
-		!get_cut(object, offset))
+		!get_cut(object, offset) ||
+		!get_part(object, offset))
 		sx_stream_offset_invalid(stream_name,
 								 psprintf("It is not what this version of streamx writes: %s.", text));
 	return offset;
@@ -221,6 +242,7 @@ sx_stream_offset_equal(const SxOffset *a, const SxOffset *b)
 	const SxStreamOffset *y = (const SxStreamOffset *) b;
 
 	if (!sx_xid_snapshot_equal(x->done, y->done) ||
+		x->part_xid != y->part_xid || x->part != y->part ||
 		(x->target == NULL) != (y->target == NULL))
 		return false;
 	if (x->target == NULL)

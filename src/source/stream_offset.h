@@ -6,7 +6,8 @@
  * "target" the rows of the transactions that are in target and not in done have
  * been read up to a place in the heaps (a batch was cut there). A row counts as
  * read when
- *		its sx_xid is in done, or is in target and the row lies before the cut.
+ *		its transaction is in done, or is in target and the row lies before the cut,
+ *		or is part_xid and the row was written in an earlier part of it than "part".
  *
  * As JSON:
  *	 {"snapshot": "731:735:732", "first": 1, "heaps": [[2, 16412, 17]],
@@ -16,6 +17,8 @@
  * heaps: generation, file and block; every row in an earlier block of that
  *	 generation has been read or will never be visible. Valid for that file only:
  *	 a rewritten table has another one, and is read from its beginning.
+ * part: transaction and number. Only a batch that ran in the transaction itself
+ *	 leaves that behind (engine/session.h): each such batch ends a part of it.
  * cut: generation, file, first block not read, and the number of rows of (done,
  *	 target] before it in this generation, by which the place is found again when
  *	 the table was rewritten.
@@ -52,13 +55,15 @@ typedef struct SxStreamOffset
 	SxXidSnapshot *target;		/* NULL: no cut */
 	SxStreamMark cut;
 	int64		cut_rows;
+	uint64		part_xid;		/* 0: no transaction was read in part */
+	uint16		part;			/* its parts before this one were read */
 	int64		first_generation;
 	int			nmarks;
 	SxStreamMark marks[SX_STREAM_HEAPS];
 	struct SxStreamHits *hits;	/* where the rows are that it ends, or NULL; in memory only */
 } SxStreamOffset;
 
-/* With the marks and the first generation of another one, if any. */
+/* With the marks, the part and the first generation of another one, if any. */
 extern SxStreamOffset *sx_stream_offset_make(SxXidSnapshot *done, const SxStreamOffset *like);
 
 /* Everything but the hits. */

@@ -35,10 +35,16 @@ check_snapshot_not_older(HeapTupleHeader row)
 			 errhint("The batch is tried again.")));
 }
 
+static inline uint64
+row_stamp(HeapTupleHeader row)
+{
+	return *(uint64 *) ((char *) row + row->t_hoff);
+}
+
 uint64
 sx_stream_row_xid(HeapTupleHeader row)
 {
-	return *(uint64 *) ((char *) row + row->t_hoff);
+	return SX_STAMP_XID(row_stamp(row));
 }
 
 void
@@ -53,17 +59,29 @@ sx_stream_range_init(SxStreamRange *range, const SxStreamBound *start,
 		range->end = *end;
 	}
 	range->snapshot = snapshot;
-	range->xid = 0;				/* no row has it */
+	range->stamp = 0;			/* no row has it */
+}
+
+/* Whatever place the row has. */
+static bool
+read_at(const SxStreamBound *bound, uint64 stamp)
+{
+	uint64		xid = SX_STAMP_XID(stamp);
+
+	return sx_xid_snapshot_contains(bound->done, xid) ||
+		(xid == bound->part_xid && SX_STAMP_PART(stamp) < bound->part);
 }
 
 static void
-range_look_up(SxStreamRange *range, uint64 xid)
+range_look_up(SxStreamRange *range, uint64 stamp)
 {
-	range->xid = xid;
-	range->start_done = sx_xid_snapshot_contains(range->start.done, xid);
+	uint64		xid = SX_STAMP_XID(stamp);
+
+	range->stamp = stamp;
+	range->start_done = read_at(&range->start, stamp);
 	range->start_target = range->start.target != NULL &&
 		sx_xid_snapshot_contains(range->start.target, xid);
-	range->end_done = sx_xid_snapshot_contains(range->end.done, xid);
+	range->end_done = read_at(&range->end, stamp);
 	range->end_target = range->end.target != NULL &&
 		sx_xid_snapshot_contains(range->end.target, xid);
 }
@@ -124,7 +142,7 @@ sx_stream_page_read(SxStreamPage *page, Relation heap, int64 generation,
 	for (OffsetNumber n = FirstOffsetNumber; n <= last; n++)
 	{
 		ItemId		item = PageGetItemId(page->page, n);
-		uint64		xid;
+		uint64		stamp;
 		bool		visible;
 
 		if (!ItemIdIsNormal(item))
@@ -134,15 +152,17 @@ sx_stream_page_read(SxStreamPage *page, Relation heap, int64 generation,
 		ItemPointerSet(&tuple.t_self, block, n);
 		if (!range->all)
 		{
-			xid = sx_stream_row_xid(tuple.t_data);
-			if (xid != range->xid)
-				range_look_up(range, xid);
+			stamp = row_stamp(tuple.t_data);
+			if (stamp != range->stamp)
+				range_look_up(range, stamp);
 			if (range->start_done || (range->start_target && n < start_cut))
 				continue;		/* read before */
 			if (!range->end_done && !(range->end_target && n < end_cut))
 			{
 				if (!HeapTupleHeaderXminInvalid(tuple.t_data))
 				{
+					uint64		xid = SX_STAMP_XID(stamp);
+
 					page->later_xid = !page->later || page->later_xid == xid ? xid : 0;
 					page->later = true;
 				}

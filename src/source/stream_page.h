@@ -19,6 +19,8 @@ typedef struct SxStreamBound
 	const SxXidSnapshot *done;
 	const SxXidSnapshot *target;	/* NULL: no cut */
 	SxStreamPlace cut;
+	uint64		part_xid;		/* parts of this transaction before "part" were read; 0: none */
+	uint16		part;
 } SxStreamBound;
 
 /* Rows not read at start and read at end; all: every visible row. */
@@ -29,8 +31,8 @@ typedef struct SxStreamRange
 	SxStreamBound end;
 	Snapshot	snapshot;		/* decides whether a transaction that ended had committed */
 
-	/* rows of one transaction lie together: what was found for the last id */
-	uint64		xid;
+	/* rows of one transaction lie together: what was found for the last stamp */
+	uint64		stamp;
 	bool		start_done;
 	bool		start_target;
 	bool		end_done;
@@ -75,6 +77,16 @@ extern SxStreamLayout *sx_stream_layout(TupleDesc heap);
 /* Columns up to last_needed; they point into the page. */
 extern void sx_stream_row_deform(const SxStreamLayout *layout, const SxStreamPage *page,
 								 OffsetNumber row, TupleTableSlot *slot, int last_needed);
+
+/*
+ * Column sx_xid of a row: its top transaction, and above that the number of its
+ * part in it. All rows of a transaction are of part 0 unless a batch ran in it
+ * (sx_stream_part_begin). 2^48 transactions are as many as a server will see.
+ */
+#define SX_STAMP_XID_BITS		48
+#define SX_STAMP(xid, part)		((xid) | ((uint64) (part) << SX_STAMP_XID_BITS))
+#define SX_STAMP_XID(stamp)		((stamp) & ((UINT64CONST(1) << SX_STAMP_XID_BITS) - 1))
+#define SX_STAMP_PART(stamp)	((uint16) ((stamp) >> SX_STAMP_XID_BITS))
 
 extern uint64 sx_stream_row_xid(HeapTupleHeader row);
 

@@ -15,7 +15,7 @@
 #define SX_STREAM_HEAPS		3
 #define SX_STREAM_SCHEMA	"streamx_data"
 
-/* Column 1 of a hidden table is sx_xid; column n of the stream is column n + 1, named c<n>. */
+/* Column 1 of a hidden table is sx_xid (SX_STAMP); column n of the stream is column n + 1, named c<n>. */
 #define SX_HEAP_ATTNUM(attnum)	((attnum) + 1)
 
 typedef struct SxStreamHeap

@@ -16,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "storage/bufmgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -48,7 +49,7 @@ sx_block_runs_add(SxBlockRuns *list, BlockNumber from, BlockNumber behind, uint6
 static void
 find_cut(const SxStreamOffset *offset, Relation heap, Snapshot snapshot, SxStreamPlace *place)
 {
-	SxStreamBound start = {.done = offset->done};
+	SxStreamBound start = {.done = offset->done,.part_xid = offset->part_xid,.part = offset->part};
 	SxStreamBound end = {.done = offset->target};
 	SxStreamRange range;
 	SxStreamPage page = {InvalidBuffer};
@@ -77,6 +78,8 @@ sx_stream_bound(const SxStreamOffset *offset, SxStreamHeaps *heaps, Snapshot sna
 	memset(bound, 0, sizeof(*bound));
 	bound->done = offset->done;
 	bound->target = offset->target;
+	bound->part_xid = offset->part_xid;
+	bound->part = offset->part;
 	if (offset->target == NULL)
 		return;
 	bound->cut.generation = offset->cut.generation;
@@ -97,6 +100,7 @@ typedef struct WalkState
 	SxStreamWalk *walk;
 	const SxStreamOffset *start;
 	SxXidSnapshot *target;
+	uint64		own_xid;		/* read as well; 0: not */
 	SxStreamRange range;
 	SxStreamPage page;
 	SxStreamHits *hits;
@@ -133,6 +137,8 @@ cut_behind(WalkState *state, BlockNumber block)
 	end->cut.generation = state->walk->heaps->generations[state->i];
 	end->cut.file = state->walk->heaps->files[state->i];
 	end->cut.block = block + 1;
+	end->part_xid = start->part_xid;
+	end->part = start->part;
 	end->cut_rows = state->rows;
 	if (goes_on && start->cut.generation == end->cut.generation)
 		end->cut_rows += start->cut_rows;
@@ -174,6 +180,14 @@ find_known(const SxStreamPending *known, int64 generation, Oid file, BlockNumber
 	return NULL;
 }
 
+/* Not one of them has the target read. */
+static bool
+is_for_later(const WalkState *state, const SxBlockRun *run)
+{
+	return run->xid != 0 && run->xid != state->own_xid &&
+		!sx_xid_snapshot_contains(state->target, run->xid);
+}
+
 static void
 walk_heap(WalkState *state, const SxStreamPending *known)
 {
@@ -197,7 +211,7 @@ walk_heap(WalkState *state, const SxStreamPending *known)
 
 		if (run->from >= behind)
 			continue;
-		if (state->cut || (run->xid != 0 && !sx_xid_snapshot_contains(state->target, run->xid)))
+		if (state->cut || is_for_later(state, run))
 		{
 			add_pending(state, run->from, behind, run->xid);
 			continue;
@@ -243,11 +257,21 @@ sx_stream_walk(SxStreamWalk *walk, const SxStreamOffset *start, SxXidSnapshot *t
 	SxStreamBound to = {.done = target};
 	MemoryContext oldcontext;
 
-	sx_stream_bound(start, heaps, walk->snapshot, &from);
-	sx_stream_range_init(&state.range, &from, &to, walk->snapshot);
 	walk->rows = 0;
 	walk->end = sx_stream_offset_make(target, start);
 	walk->end->nmarks = 0;
+	if (walk->own_part > 0)
+	{
+		/* Rows of the whole transaction are never cut: walk->max_rows is without bound. */
+		Assert(walk->max_rows == PG_INT64_MAX);
+		state.own_xid = U64FromFullTransactionId(GetTopFullTransactionId());
+		walk->end->part_xid = state.own_xid;
+		walk->end->part = walk->own_part;
+	}
+	to.part_xid = walk->end->part_xid;
+	to.part = walk->end->part;
+	sx_stream_bound(start, heaps, walk->snapshot, &from);
+	sx_stream_range_init(&state.range, &from, &to, walk->snapshot);
 	walk->pending = make_pending(heaps->n);
 	state.hits = palloc0(sizeof(SxStreamHits));
 	state.hits->n = heaps->n;

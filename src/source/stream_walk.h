@@ -71,6 +71,7 @@ typedef struct SxStreamWalk
 	BlockNumber nblocks[SX_STREAM_HEAPS];	/* when nobody wrote (sx_stream_blocks) */
 	Snapshot	snapshot;
 	int64		max_rows;
+	uint16		own_part;		/* the own transaction's parts before it too; 0: not */
 
 	/* out */
 	int64		rows;

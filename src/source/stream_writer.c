@@ -25,6 +25,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "commands/tablecmds.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -37,6 +38,7 @@
 
 #include "base/settings.h"
 #include "monitor/shared.h"
+#include "source/stream_page.h"
 #include "source/stream_storage.h"
 #include "source/stream_writer.h"
 
@@ -54,7 +56,7 @@ typedef struct StreamWriter
 	bool		check_partition;
 	int			buffer_rows;	/* 1 when triggers may look */
 
-	uint64		xid;			/* top transaction; 0 until the first row */
+	uint64		stamp;			/* top transaction and its part; 0 until the first row */
 	Datum	   *values;			/* a heap row in the making */
 	bool	   *nulls;
 	int			nrows;
@@ -119,6 +121,56 @@ sx_stream_wake_at_commit(Oid stream)
 		touched_size *= 2;
 	}
 	touched[ntouched++] = stream;
+}
+
+/* ---- parts of a transaction ---- */
+
+/* Never goes back within a transaction, whatever savepoint it returns to. */
+static uint64 part_xid = 0;		/* the transaction that part is of */
+static uint16 part = 0;
+
+static uint16
+current_part(uint64 xid)
+{
+	if (part_xid != xid)
+	{
+		part_xid = xid;
+		part = 0;
+	}
+	return part;
+}
+
+uint16
+sx_stream_part_begin(void)
+{
+	FullTransactionId own = GetTopFullTransactionIdIfAny();
+
+	if (!FullTransactionIdIsValid(own))
+		return 0;
+	if (current_part(U64FromFullTransactionId(own)) == PG_UINT16_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many batches in one transaction"),
+				 errdetail("There can be at most %d.", PG_UINT16_MAX),
+				 errhint("Commit, and go on in another transaction.")));
+	return ++part;
+}
+
+void
+sx_stream_check_not_written(Oid stream)
+{
+	Relation	rel = table_open(stream, AccessShareLock);
+
+	CheckTableNotInUse(rel, "run a batch over");
+	table_close(rel, NoLock);
+}
+
+static uint64
+current_stamp(void)
+{
+	uint64		xid = U64FromFullTransactionId(GetTopFullTransactionId());
+
+	return SX_STAMP(xid, current_part(xid));
 }
 
 /* ---- the current heap ---- */
@@ -240,12 +292,12 @@ sx_stream_writer_insert(EState *estate, ResultRelInfo *rel, TupleTableSlot *slot
 
 	check_row(writer, estate, rel, slot);
 	slot_getallattrs(slot);
-	if (writer->xid == 0)
+	if (writer->stamp == 0)
 	{
-		writer->xid = U64FromFullTransactionId(GetTopFullTransactionId());
+		writer->stamp = current_stamp();
 		sx_stream_wake_at_commit(writer->stream);
 	}
-	writer->values[0] = UInt64GetDatum(writer->xid);
+	writer->values[0] = UInt64GetDatum(writer->stamp);
 	memcpy(writer->values + 1, slot->tts_values, writer->natts * sizeof(Datum));
 	memcpy(writer->nulls + 1, slot->tts_isnull, writer->natts * sizeof(bool));
 

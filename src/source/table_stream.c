@@ -38,7 +38,11 @@
  * snapshots and the place. Rows of (A, B] don't change any more: their
  * transactions ended, and nobody updates hidden heaps.
  *
- * The own transaction's rows belong to a later batch (xid_snapshot.c).
+ * The own transaction's rows belong to a later batch (xid_snapshot.c), unless the
+ * batch runs in a session's transaction (engine/session.h). Such a transaction is
+ * read in parts, and the position says up to which. The number of its part stands
+ * beside the transaction in every row (SX_STAMP): rows of one command are of one
+ * part, a batch begins the next one, and no later row is put into an earlier part.
  */
 #include "postgres.h"
 
@@ -246,6 +250,7 @@ next_end(SxSource *base, const SxOffset *base_start, const SxChoose *choose)
 			((const SxStreamOffset *) choose->stop_at)->done :
 			sx_xid_snapshot_take(choose->snapshot);
 
+		walk.own_part = choose->own_part;
 		walk_from(source, &walk, start, target);
 	}
 	sx_stream_heaps_close(&heaps);
@@ -306,6 +311,7 @@ initial(SxSource *base, bool only_later, const SxChoose *choose)
 		.heaps = &heaps,
 		.snapshot = choose->snapshot,
 		.max_rows = PG_INT64_MAX,
+		.own_part = choose->own_part,
 	};
 
 	sx_stream_heaps_open(base->relid, base->name, &heaps);
