@@ -34,6 +34,7 @@ struct SxState
 	int64		query_id;
 	pg_uuid_t	incarnation;
 	Size		memory;			/* bytes: the bound of everything together */
+	bool		memory_only;
 	bool		changelog;
 	int			batches_to_retain;
 	bool		(*batch_exists) (int64 query_id, const pg_uuid_t *incarnation,

@@ -19,6 +19,9 @@
 #include "base/errors.h"
 #include "state/state.h"
 
+/* A state without a store may take so much, whatever the query says. */
+#define LEAST_MEMORY_ONLY	(256 * 1024 * 1024)
+
 #define GET_CHUNK		64		/* keys looked up together, so that memory is waited for once */
 
 /* ---------- open and close ---------- */
@@ -77,6 +80,9 @@ open_state(SxState *state, const SxStateConfig *config)
 	state->query_id = config->query_id;
 	state->incarnation = config->incarnation;
 	state->memory = (Size) config->memory_kb * 1024;
+	state->memory_only = config->memory_only;
+	if (state->memory_only)
+		state->memory = Max(state->memory, LEAST_MEMORY_ONLY);
 	state->changelog = config->changelog;
 	state->batches_to_retain = config->batches_to_retain;
 	state->batch_exists = config->batch_exists;
@@ -97,7 +103,7 @@ open_state(SxState *state, const SxStateConfig *config)
 	store.incarnation = state->incarnation;
 	store.memory = state->memory / 4;
 	oldcontext = MemoryContextSwitchTo(state->context);
-	state->store = store_routine(config->store)->open(&store);
+	state->store = (config->memory_only ? &sx_no_store : store_routine(config->store))->open(&store);
 	MemoryContextSwitchTo(oldcontext);
 
 	sx_state_recover(state, config->batch, &config->lineage);
@@ -594,6 +600,21 @@ sx_state_expire(SxState *state, uint16 id, int64 watermark)
 
 /* ---------- the end of a batch ---------- */
 
+Size
+sx_state_tier_limit(const SxState *state)
+{
+	/* the store has its quarter only when there is something in it */
+	if (!state->store_in_use)
+		return state->memory / 16 * 15;
+	return state->memory / 4 * 3 - sx_tier_filter_bytes(&state->tier);
+}
+
+static bool
+memory_is_short(SxState *state)
+{
+	return sx_tier_bytes(&state->tier) > sx_state_tier_limit(state);
+}
+
 int64
 sx_state_prepare(SxState *state, int64 batch, const pg_uuid_t *lineage)
 {
@@ -602,6 +623,8 @@ sx_state_prepare(SxState *state, int64 batch, const pg_uuid_t *lineage)
 
 	if (state->tier.noperators == 0)
 		return 0;
+	if (state->memory_only && memory_is_short(state))
+		sx_no_store.write_begin(state->store, 0);
 	if (batch <= state->pending.batch)
 		elog(ERROR, "state: batch " INT64_FORMAT " after batch " INT64_FORMAT,
 			 batch, state->pending.batch);
@@ -673,21 +696,6 @@ sx_state_abort(SxState *state)
 }
 
 /* ---------- between batches ---------- */
-
-Size
-sx_state_tier_limit(const SxState *state)
-{
-	/* the store has its quarter only when there is something in it */
-	if (!state->store_in_use)
-		return state->memory / 16 * 15;
-	return state->memory / 4 * 3 - sx_tier_filter_bytes(&state->tier);
-}
-
-static bool
-memory_is_short(SxState *state)
-{
-	return sx_tier_bytes(&state->tier) > sx_state_tier_limit(state);
-}
 
 bool
 sx_state_needs_maintenance(SxState *state)

@@ -60,6 +60,7 @@ typedef struct SxStateConfig
 	pg_uuid_t	incarnation;
 	const char *store;			/* "rocksdb" or "table" */
 	int			memory_kb;
+	bool		memory_only;	/* no store: all of it in memory, so that nothing is left of a rollback */
 	bool		changelog;		/* false: snapshots of touched key groups instead */
 	int			batches_to_retain;
 	int64		batch;			/* last committed batch, -1: none: state starts empty */

@@ -87,6 +87,7 @@ typedef struct SxStoreRoutine
 
 extern const SxStoreRoutine sx_rocksdb_store;
 extern const SxStoreRoutine sx_table_store;
+extern const SxStoreRoutine sx_no_store;	/* of a state that is memory_only: an error when it is needed */
 
 /* In a transaction: the relation of the table store. */
 extern void sx_table_store_create(int64 query_id);
