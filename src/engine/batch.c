@@ -25,6 +25,7 @@
 #include "engine/quarantine.h"
 #include "engine/query_engine.h"
 #include "engine/search.h"
+#include "source/stream_writer.h"
 
 /* Old batch records are deleted this often. */
 #define TRIM_EVERY	100
@@ -85,6 +86,18 @@ settle_sink(SxEngine *engine)
 	forget_settings(engine);
 }
 
+/* The batch is a fact: the next one goes on from it.  Cannot fail. */
+void
+sx_batch_accept(SxEngine *engine)
+{
+	if (engine->state != NULL)
+		sx_state_commit(engine->state);
+	engine->at = engine->next;
+	engine->next = NULL;
+	sx_search_end(engine);
+	sx_quarantine_committed(engine);
+}
+
 /*
  * From the start of COMMIT until the state has the batch, an error ends the
  * process (engine.c).
@@ -100,16 +113,11 @@ commit_batch(SxEngine *engine)
 	CommitTransactionCommand();
 	engine->commit_lsn = XactLastCommitEnd;
 	SX_CRASH_POINT("after-commit");
-	if (engine->state != NULL)
-		sx_state_commit(engine->state);
-	engine->at = engine->next;
-	engine->next = NULL;
+	sx_batch_accept(engine);
 	for (int i = 0; i < engine->nsources; i++)
 		if (engine->sources[i]->routine->forget != NULL)
 			engine->sources[i]->routine->forget(engine->sources[i], engine->at->offsets[i],
 												engine->commit_lsn);
-	sx_search_end(engine);
-	sx_quarantine_committed(engine);
 	engine->commit_started = false;
 	MemoryContextSwitchTo(engine->batch_context);
 }
@@ -191,7 +199,7 @@ make_batch(SxEngine *engine)
 
 	INSTR_TIME_SET_CURRENT(batch->started);
 	batch->trigger_start = GetCurrentTimestamp();
-	batch->timestamp = GetCurrentTransactionStartTimestamp();
+	batch->timestamp = sx_engine_now(engine);
 	batch->wal_before = pgWalUsage.wal_bytes;
 	batch->operators = palloc0(sizeof(SxOperatorProgress) * Max(engine->noperators, 1));
 	for (int i = 0; i < engine->plan->noperators; i++)
@@ -400,19 +408,12 @@ run_no_data_batch(SxEngine *engine, const SxBatch *data_batch)
 	return batch;
 }
 
-/*
- * Runs what is there to run; false if nothing is.  One transaction, for a data
- * batch, a no-data batch, or both.
- */
-bool
-sx_batch_run(SxEngine *engine)
+/* Has the batch rows? */
+static bool
+choose(SxEngine *engine, SxBatch *batch)
 {
-	SxBatch    *batch;
-	SxBatch    *no_data = NULL;
 	bool		has_data;
 
-	begin_transaction(engine);
-	batch = make_batch(engine);
 	batch->fresh = pg_atomic_read_u64(&engine->slot->asked) !=
 		pg_atomic_read_u64(&engine->slot->drained);
 	engine->loading = false;
@@ -430,6 +431,23 @@ sx_batch_run(SxEngine *engine)
 			sx_search_remember(engine, batch);
 	}
 	batch->us_latest_offset = elapsed_us(batch->started);
+	return has_data;
+}
+
+/*
+ * Runs what is there to run; false if nothing is.  One transaction, for a data
+ * batch, a no-data batch, or both.
+ */
+bool
+sx_batch_run(SxEngine *engine)
+{
+	SxBatch    *batch;
+	SxBatch    *no_data = NULL;
+	bool		has_data;
+
+	begin_transaction(engine);
+	batch = make_batch(engine);
+	has_data = choose(engine, batch);
 	if (!has_data &&
 		(engine->loading || !sx_batch_watermark_owes(engine, engine->at, batch->timestamp)))
 	{
@@ -461,4 +479,38 @@ sx_batch_run(SxEngine *engine)
 	engine->batch = NULL;
 	sx_choose_more(engine);
 	return true;
+}
+
+/*
+ * One batch, a data batch or one without data that is due, within a transaction
+ * that is not ours: nothing of it is given to anybody, and deferred constraints
+ * wait for its end as others do.  False: there is nothing to run.  True: engine->batch
+ * has run, and is a fact once sx_batch_accept was called.
+ */
+bool
+sx_batch_run_in_session(SxEngine *engine)
+{
+	SxBatch    *batch;
+	bool		any;
+
+	CommandCounterIncrement();	/* rows of this transaction are to be seen */
+	for (int i = 0; i < engine->nsources; i++)
+		sx_stream_check_not_written(engine->sources[i]->relid);
+	engine->settings_level = NewGUCNestLevel();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	MemoryContextSwitchTo(engine->batch_context);
+	engine->returns_more = true;	/* nobody tells of rows that this transaction gave back */
+	batch = make_batch(engine);
+	any = choose(engine, batch) ||
+		sx_batch_watermark_owes(engine, engine->at, batch->timestamp);
+	if (any)
+	{
+		begin_position(engine);
+		run_batch(engine, batch);
+		sx_engine_record_layout(engine);
+	}
+	AtEOXact_GUC(false, engine->settings_level);
+	PopActiveSnapshot();
+	CommandCounterIncrement();
+	return any;
 }

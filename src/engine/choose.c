@@ -14,6 +14,7 @@
 #include "utils/snapmgr.h"
 
 #include "engine/query_engine.h"
+#include "source/stream_writer.h"
 
 /* How many rows the failed batch had, as far as its ranges were read to their ends. */
 static int64
@@ -82,7 +83,8 @@ is_more(SxEngine *engine, int i, const SxOffset *end, const SxChoose *choose)
 static void
 split_limit(SxEngine *engine, const SxChoose *all, int64 *limits)
 {
-	int64		limit = engine->query->trigger == SX_TRIGGER_ONCE ?
+	/* A session has all that is there: its own rows cannot be cut (stream_walk.c). */
+	int64		limit = engine->query->trigger == SX_TRIGGER_ONCE || engine->in_session ?
 		PG_INT64_MAX : engine->max_rows;
 	double	   *available = palloc0(sizeof(double) * engine->nsources);
 	double		total = 0;
@@ -117,6 +119,7 @@ sx_choose_ranges(SxEngine *engine, SxBatch *batch)
 		.now = batch->timestamp,
 		.max_rows = PG_INT64_MAX,
 		.fresh = batch->fresh,
+		.own_part = engine->in_session ? sx_stream_part_begin() : 0,
 		.query_id = engine->query->id,
 	};
 	int64	   *limits = palloc(sizeof(int64) * engine->nsources);
@@ -143,7 +146,7 @@ sx_choose_ranges(SxEngine *engine, SxBatch *batch)
 		any = true;
 
 		/* Only a ticking trigger needs to know whether to go on at once. */
-		if (engine->query->trigger == SX_TRIGGER_INTERVAL &&
+		if (engine->query->trigger == SX_TRIGGER_INTERVAL && !engine->in_session &&
 			is_more(engine, i, range->end, &choose))
 			engine->more_waits = true;
 	}

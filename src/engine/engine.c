@@ -48,8 +48,8 @@ error_context(void *arg)
 		errcontext("streaming query \"%s\"", engine->query->name);
 }
 
-static void
-push_error_context(SxEngine *engine, ErrorContextCallback *callback)
+void
+sx_engine_push_context(SxEngine *engine, ErrorContextCallback *callback)
 {
 	callback->callback = error_context;
 	callback->arg = engine;
@@ -66,13 +66,11 @@ pop_error_context(ErrorContextCallback *callback)
 /* ---- open ---- */
 
 SxEngine *
-sx_engine_open(int64 query_id, SxQuerySlot *slot)
+sx_engine_make(SxQuerySlot *slot)
 {
-	MemoryContext oldcontext = CurrentMemoryContext;
-	MemoryContext context = AllocSetContextCreate(oldcontext, "streamx query",
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "streamx query",
 												  ALLOCSET_DEFAULT_SIZES);
 	SxEngine   *engine = MemoryContextAllocZero(context, sizeof(SxEngine));
-	ErrorContextCallback callback;
 
 	engine->context = context;
 	engine->batch_context = AllocSetContextCreate(context, "streamx batch",
@@ -84,8 +82,23 @@ sx_engine_open(int64 query_id, SxQuerySlot *slot)
 	engine->slot = slot;
 	engine->running_batch = -1;
 	engine->handed = engine->published = engine->noted = engine->noting = -1;
+	return engine;
+}
 
-	push_error_context(engine, &callback);
+TimestampTz
+sx_engine_now(const SxEngine *engine)
+{
+	return engine->in_session ? engine->clock : GetCurrentTransactionStartTimestamp();
+}
+
+SxEngine *
+sx_engine_open(int64 query_id, SxQuerySlot *slot)
+{
+	MemoryContext oldcontext = CurrentMemoryContext;
+	SxEngine   *engine = sx_engine_make(slot);
+	ErrorContextCallback callback;
+
+	sx_engine_push_context(engine, &callback);
 	PG_TRY();
 	{
 		sx_engine_start(engine, query_id);
@@ -278,7 +291,7 @@ sx_engine_step(SxEngine *engine)
 	ErrorContextCallback callback;
 	SxStep		result;
 
-	push_error_context(engine, &callback);
+	sx_engine_push_context(engine, &callback);
 	engine->out_of_memory = false;
 	result = step(engine);
 	pop_error_context(&callback);

@@ -59,6 +59,11 @@ struct SxEngine
 	SxExec	   *exec;
 	SxSink	   *sink;			/* NULL: an outside sink that is muted */
 	TimestampTz opened_at;
+
+	/* in a session's own transaction (session.c) */
+	bool		in_session;
+	TimestampTz clock;			/* of the next batch */
+
 	bool		layout_recorded;	/* in the transaction that runs */
 
 	/* how far it is: at, and next while a batch runs */
@@ -154,8 +159,18 @@ struct SxBatch
 	int64		wal_bytes;		/* without the commit record */
 };
 
+/* engine.c: an engine without anything in it. */
+extern SxEngine *sx_engine_make(SxQuerySlot *slot);
+
+/* Errors say which query and batch they are of; undone by the caller. */
+extern void sx_engine_push_context(SxEngine *engine, ErrorContextCallback *callback);
+
+/* Processing time: of the transaction that begins a batch, or as the session says. */
+extern TimestampTz sx_engine_now(const SxEngine *engine);
+
 /* start.c */
 extern void sx_engine_start(SxEngine *engine, int64 query_id);
+extern void sx_engine_start_in_session(SxEngine *engine, int64 query_id);
 extern void sx_engine_open_state(SxEngine *engine);
 extern void sx_engine_record_layout(SxEngine *engine);
 extern void sx_engine_layout_committed(SxEngine *engine);
@@ -167,6 +182,8 @@ extern void sx_sink_recovered(SxEngine *engine);
 
 /* batch.c */
 extern bool sx_batch_run(SxEngine *engine);
+extern bool sx_batch_run_in_session(SxEngine *engine);
+extern void sx_batch_accept(SxEngine *engine);
 extern SxOffset *sx_batch_copy_offset(SxSource *source, const SxOffset *offset);
 
 /* search.c */

@@ -21,6 +21,8 @@
 #include "base/errors.h"
 #include "base/settings.h"
 #include "engine/query_engine.h"
+#include "plan/clock.h"
+#include "source/stream_writer.h"
 
 static char *
 uuid_text(const pg_uuid_t *uuid)
@@ -97,8 +99,9 @@ open_sources(SxEngine *engine, const SxBatchRecord *record)
 {
 	SxChoose	choose = {
 		.snapshot = GetActiveSnapshot(),
-		.now = GetCurrentTransactionStartTimestamp(),
+		.now = sx_engine_now(engine),
 		.max_rows = PG_INT64_MAX,
+		.own_part = engine->in_session ? sx_stream_part_begin() : 0,
 	};
 
 	check_no_source_removed(engine, record);
@@ -146,7 +149,7 @@ record_beginning(SxEngine *engine)
 		.query_id = engine->query->id,
 		.batch_id = engine->at->batch_id,
 		.incarnation = engine->query->incarnation,
-		.batch_timestamp = GetCurrentTransactionStartTimestamp(),
+		.batch_timestamp = sx_engine_now(engine),
 		.watermark = SX_TIME_UNSET,
 		.next_watermark = SX_TIME_UNSET,
 		.last_intent = engine->at->last_intent,
@@ -265,6 +268,7 @@ sx_engine_open_state(SxEngine *engine)
 			.incarnation = engine->query->incarnation,
 			.store = engine->query->options.state_store,
 			.memory_kb = engine->query->options.state_memory,
+			.memory_only = engine->in_session,
 			.changelog = engine->query->options.changelog,
 			.batches_to_retain = engine->query->options.batches_to_retain,
 			.batch = engine->at->batch_id,
@@ -319,6 +323,7 @@ open_sink(SxEngine *engine)
 	SxSinkConfig config = {
 		.query = engine->query,
 		.desc = engine->plan->result,
+		.in_session = engine->in_session,
 		.nkeys = engine->plan->nkeys,
 		.keys = engine->plan->keys,
 		.keys_missing = engine->plan->keys_missing,
@@ -403,11 +408,69 @@ allocate(SxEngine *engine)
 	}
 }
 
+/* What only a worker can do. */
+static void
+check_fits_session(SxEngine *engine)
+{
+	const SxQuery *query = engine->query;
+
+	if (sx_sink_routine(query->sink_kind)->outside)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("query \"%s\" writes outside PostgreSQL", query->name),
+				 errdetail("A batch that is run by a session is part of its transaction, and writes into tables, streams and functions only."),
+				 errhint("In a test give the query another sink first: SELECT alter_query(%s, sink => 'a_table'); ROLLBACK takes that back.",
+						 quote_literal_cstr(query->name))));
+	for (int i = 0; i < engine->plan->nsources; i++)
+	{
+		Oid			relid = engine->plan->sources[i].relid;
+
+		if (sx_stream_is_kafka(relid))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("query \"%s\" reads from Kafka", query->name),
+					 errdetail("A batch that is run by a session reads streams whose rows are in PostgreSQL; \"%s\" is a topic.",
+							   get_rel_name(relid)),
+					 errhint("Test the same SELECT over a stream of the same columns that takes INSERT.")));
+		sx_stream_check_not_written(relid);
+	}
+}
+
+/* Up to the sources; the last record, or NULL. */
+static SxBatchRecord *
+start_plan(SxEngine *engine, int64 query_id)
+{
+	SxBatchRecord *record;
+	SxQuery    *query;
+
+	MemoryContextSwitchTo(engine->context);
+	engine->opened_at = engine->in_session ? engine->clock : GetCurrentTimestamp();
+	engine->query = query = sx_query_by_id(query_id, false);
+	check_may_run(query);
+	engine->incarnation = uuid_text(&query->incarnation);
+	engine->run_id = uuid_text(&engine->slot->run_id);
+	engine->max_rows = engine->slot->max_rows > 0 ?
+		Min(engine->slot->max_rows, query->options.batch_rows) : query->options.batch_rows;
+	engine->next_tick = DT_NOBEGIN;
+	engine->plan = plan_query(query);
+	sx_trigger_check(query, engine->plan);
+	if (engine->in_session)
+		check_fits_session(engine);
+	if (query->layout != NULL && engine->plan->layout != NULL)
+		sx_layout_check(query->name, query->layout, engine->plan->layout);
+	allocate(engine);
+	sx_latency_open(engine);
+
+	record = sx_batch_record_last(query_id);
+	adopt_record(engine, record);
+	open_sources(engine, record);
+	return record;
+}
+
 void
 sx_engine_start(SxEngine *engine, int64 query_id)
 {
 	SxBatchRecord *record;
-	SxQuery    *query;
 	SxWanted	wanted;
 	char	   *detail;
 
@@ -422,37 +485,35 @@ sx_engine_start(SxEngine *engine, int64 query_id)
 	(void) GetTopTransactionId();
 	ForceSyncCommit();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	MemoryContextSwitchTo(engine->context);
 
-	engine->opened_at = GetCurrentTimestamp();
-	engine->query = query = sx_query_by_id(query_id, false);
-	check_may_run(query);
-	engine->incarnation = uuid_text(&query->incarnation);
-	engine->run_id = uuid_text(&engine->slot->run_id);
-	engine->max_rows = engine->slot->max_rows > 0 ?
-		Min(engine->slot->max_rows, query->options.batch_rows) : query->options.batch_rows;
-	engine->next_tick = DT_NOBEGIN;
-	engine->plan = plan_query(query);
-	sx_trigger_check(query, engine->plan);
-	if (query->layout != NULL && engine->plan->layout != NULL)
-		sx_layout_check(query->name, query->layout, engine->plan->layout);
-	allocate(engine);
-	sx_latency_open(engine);
-
-	record = sx_batch_record_last(query_id);
-	adopt_record(engine, record);
-	open_sources(engine, record);
+	record = start_plan(engine, query_id);
 	open_sink(engine);
 	wanted = sx_sink_recover(engine, &detail);
 	if (wanted != SX_WANTED_RUNNING)
 		stop_for_sink(engine, wanted, detail);
-	engine->incarnation = uuid_text(&query->incarnation);	/* may be a new one */
+	engine->incarnation = uuid_text(&engine->query->incarnation);	/* may be a new one */
 	if (record == NULL && beginning_varies(engine))
 		record_beginning(engine);
 	sx_engine_open_state(engine);
 	sx_engine_record_layout(engine);
 	PopActiveSnapshot();
 	CommitTransactionCommand();
+	sx_engine_layout_committed(engine);
+	sx_metrics_opened(engine);
+}
+
+/* The same within a transaction that goes on: under an active snapshot, as the query's owner. */
+void
+sx_engine_start_in_session(SxEngine *engine, int64 query_id)
+{
+	SxBatchRecord *record = start_plan(engine, query_id);
+
+	open_sink(engine);
+	if (record == NULL && beginning_varies(engine))
+		record_beginning(engine);
+	sx_plan_set_clock(engine->plan);
+	sx_engine_open_state(engine);
+	sx_engine_record_layout(engine);
 	sx_engine_layout_committed(engine);
 	sx_metrics_opened(engine);
 }

@@ -51,6 +51,8 @@ enum
 #define LOCK_CONTROL	2
 #define LOCK_QUARANTINE	3
 
+static uint64 changes = 0;
+
 static const char *const wanted_names[] = {
 	[SX_WANTED_CREATED] = "created",
 	[SX_WANTED_RUNNING] = "running",
@@ -437,6 +439,12 @@ sx_query_list_without_view(void)
 	return queries;
 }
 
+uint64
+sx_query_changes(void)
+{
+	return changes;
+}
+
 void
 sx_uuid_random(pg_uuid_t *uuid)
 {
@@ -474,6 +482,7 @@ sx_query_insert(SxQuery *query)
 	sx_uuid_random(&query->incarnation);
 	rel = table_open(sx_catalog_relation("query"), RowExclusiveLock);
 	CatalogTupleInsert(rel, query_to_tuple(query, RelationGetDescr(rel)));
+	changes++;
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
 	return query->id;
@@ -499,6 +508,7 @@ sx_query_update(const SxQuery *query)
 				 errmsg("query \"%s\" was dropped meanwhile", query->name)));
 	new = query_to_tuple(query, RelationGetDescr(rel));
 	CatalogTupleUpdate(rel, &old->t_self, new);
+	changes++;
 	systable_endscan(scan);
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
@@ -519,6 +529,7 @@ sx_query_delete(int64 id)
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 		CatalogTupleDelete(rel, &tuple->t_self);
+	changes++;
 	systable_endscan(scan);
 	table_close(rel, NoLock);
 	CommandCounterIncrement();

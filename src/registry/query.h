@@ -117,6 +117,9 @@ extern void sx_query_delete(int64 id);
 extern void sx_query_set_wanted(int64 id, SxWanted wanted);
 extern void sx_query_set_layout(int64 id, const char *layout);
 
+/* Raised by each of these writes in this process. */
+extern uint64 sx_query_changes(void);
+
 extern void sx_uuid_random(pg_uuid_t *uuid);
 
 /* Parses and checks; raises an error that names the option and lists the legal values. */

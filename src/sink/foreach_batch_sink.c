@@ -7,6 +7,9 @@
  * per worker, ON COMMIT DELETE ROWS, since a table per batch would swell the
  * catalogs; and anew when the function dropped it, put another in its place or
  * changed it.  The function is called for empty batches too, as in Spark.
+ *
+ * In a session (engine/session.h) the table goes with the transaction, and one of
+ * the user's by that name is not touched.
  */
 #include "postgres.h"
 
@@ -99,12 +102,30 @@ run(const char *sql)
 		elog(ERROR, "could not run \"%s\": %s", sql, SPI_result_code_string(rc));
 }
 
+static Oid
+batch_table_oid(void)
+{
+	Oid			namespace = LookupExplicitNamespace("pg_temp", true);
+
+	return OidIsValid(namespace) ? get_relname_relid("batch", namespace) : InvalidOid;
+}
+
+/* OIDs of those that sinks of this session made; savepoints may bring back any of them. */
+static List *made_here = NIL;
+
 /* An earlier attempt of this worker may have left one of another shape. */
 static void
-create_batch_table(TupleDesc desc)
+create_batch_table(TupleDesc desc, bool in_session)
 {
 	StringInfoData sql;
 
+	if (in_session && OidIsValid(batch_table_oid()) &&
+		!list_member_oid(made_here, batch_table_oid()))
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_TABLE),
+				 errmsg("there is a temporary table \"batch\" in this session"),
+				 errdetail("The function foreach_batch is to find the rows in one of that name."),
+				 errhint("DROP TABLE pg_temp.batch; before you run the batch.")));
 	initStringInfo(&sql);
 	appendStringInfoString(&sql, "CREATE TEMPORARY TABLE batch (");
 	for (int i = 0; i < desc->natts; i++)
@@ -119,7 +140,7 @@ create_batch_table(TupleDesc desc)
 		if (OidIsValid(att->attcollation))
 			appendStringInfo(&sql, " COLLATE %s", sx_sink_collation_name(att->attcollation));
 	}
-	appendStringInfoString(&sql, ") ON COMMIT DELETE ROWS");
+	appendStringInfoString(&sql, in_session ? ") ON COMMIT DROP" : ") ON COMMIT DELETE ROWS");
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
@@ -129,22 +150,21 @@ create_batch_table(TupleDesc desc)
 		elog(ERROR, "SPI_finish failed");
 }
 
-static Oid
-batch_table_oid(void)
-{
-	Oid			namespace = LookupExplicitNamespace("pg_temp", true);
-
-	return OidIsValid(namespace) ? get_relname_relid("batch", namespace) : InvalidOid;
-}
-
 static void
 make_batch_table(ForeachBatchSink *self)
 {
 	MemoryContext oldcontext;
 	Relation	rel;
 
-	create_batch_table(self->config->desc);
+	create_batch_table(self->config->desc, self->config->in_session);
 	self->table = batch_table_oid();
+	if (self->config->in_session)
+	{
+		MemoryContext top = MemoryContextSwitchTo(TopMemoryContext);
+
+		made_here = lappend_oid(made_here, self->table);
+		MemoryContextSwitchTo(top);
+	}
 	rel = table_open(self->table, AccessShareLock);
 	oldcontext = MemoryContextSwitchTo(self->context);
 	self->table_desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));

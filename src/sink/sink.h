@@ -31,6 +31,7 @@ typedef struct SxSinkConfig
 {
 	const SxQuery *query;
 	TupleDesc	desc;			/* of the result */
+	bool		in_session;		/* not in a worker: the transaction is not the batch's */
 
 	/*
 	 * Result columns that identify a row. NULL: rows have no identity (a

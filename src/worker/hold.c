@@ -49,9 +49,18 @@ sx_hold_wake_at_commit(void)
 static void
 remember_query(SxQuerySlot *slot, const SxQuery *query)
 {
-	MemoryContext oldcontext = MemoryContextSwitchTo(TopMemoryContext);
-	HeldQuery  *held = palloc(sizeof(HeldQuery));
+	MemoryContext oldcontext;
+	HeldQuery  *held;
+	ListCell   *lc;
 
+	foreach(lc, held_queries)
+	{
+		held = lfirst(lc);
+		if (held->slot == slot && held->query_id == query->id)
+			return;
+	}
+	oldcontext = MemoryContextSwitchTo(TopMemoryContext);
+	held = palloc(sizeof(HeldQuery));
 	held->slot = slot;
 	held->database = MyDatabaseId;
 	held->query_id = query->id;
