@@ -89,6 +89,72 @@ CREATE VIEW streamx.late_rows WITH (security_barrier) AS
 COMMENT ON VIEW streamx.late_rows IS
 	'The retained batches that dropped rows as late, and how many.';
 
+-- The books of each batch: what goes into a step is counted by who gives it, what becomes of it by the step.
+CREATE VIEW streamx.conservation_steps WITH (security_barrier) AS
+	SELECT p.query, p.batch_id, n.position::integer AS step,
+		CASE WHEN n.source IS NOT NULL THEN p.progress #>> ARRAY['sources', n.source::text, 'description']
+			WHEN n.segment IS NOT NULL THEN 'segment ' || n.segment
+			ELSE 'operator ' || coalesce(n.operator, n.uncounted) || ' ' ||
+				(p.progress #>> ARRAY['stateOperators', coalesce(n.operator, n.uncounted)::text, 'operatorName'])
+			END AS name,
+		c.rows_in, c.from_state, c.multiplied, c.rows_out, c.filtered, c.late, c.duplicate, c.no_window,
+		c.refused, c.quarantined, c.dropped, c.into_state,
+		CASE WHEN n.uncounted IS NULL THEN
+			c.rows_in + c.from_state + c.multiplied = c.rows_out + c.filtered + c.late + c.duplicate +
+				c.no_window + c.refused + c.quarantined + c.dropped + c.into_state END AS balanced
+	FROM streamx.progress p
+		CROSS JOIN LATERAL ROWS FROM (pg_catalog.jsonb_to_recordset(p.progress -> 'conservation') AS (
+			source integer, segment integer, operator integer, uncounted integer, "in" bigint,
+			made bigint, multiplied bigint, "out" bigint, filtered bigint, late bigint, duplicate bigint,
+			"noWindow" bigint, refused bigint, quarantined bigint, dropped bigint, taken bigint))
+			WITH ORDINALITY n(source, segment, operator, uncounted, rows_in, made, multiplied, rows_out,
+				filtered, late, duplicate, no_window, refused, quarantined, dropped, taken, position)
+		CROSS JOIN LATERAL (SELECT coalesce(n.rows_in, 0), coalesce(n.made, 0), coalesce(n.multiplied, 0),
+			coalesce(n.rows_out, 0), coalesce(n.filtered, 0), coalesce(n.late, 0), coalesce(n.duplicate, 0),
+			coalesce(n.no_window, 0), coalesce(n.refused, 0), coalesce(n.quarantined, 0),
+			coalesce(n.dropped, 0), coalesce(n.taken, 0))
+			c(rows_in, from_state, multiplied, rows_out, filtered, late, duplicate, no_window, refused,
+				quarantined, dropped, into_state);
+COMMENT ON VIEW streamx.conservation_steps IS
+	'What became of the rows in each source, segment and operator of the retained batches; not balanced: rows are unaccounted for.';
+
+-- What flows from step to step is neither in nor out, so the sums of the steps hold for the batch.
+CREATE VIEW streamx.conservation WITH (security_barrier) AS
+	SELECT p.query, p.batch_id, s.rows_in, s.from_state, s.multiplied, p.output_rows AS rows_out,
+		s.filtered, s.late, s.duplicate, s.no_window, s.refused, s.quarantined, s.dropped, s.into_state,
+		s.steps_balanced AND s.rows_in = p.input_rows + s.dropped AND
+			s.rows_in + s.from_state + s.multiplied = p.output_rows + s.filtered + s.late + s.duplicate +
+				s.no_window + s.refused + s.quarantined + s.dropped + s.into_state AS balanced
+	FROM streamx.progress p
+		CROSS JOIN LATERAL (SELECT
+			coalesce(sum(n."in") FILTER (WHERE n.source IS NOT NULL), 0)::bigint,
+			coalesce(sum(n.made), 0)::bigint, coalesce(sum(n.multiplied), 0)::bigint,
+			coalesce(sum(n.filtered), 0)::bigint, coalesce(sum(n.late), 0)::bigint,
+			coalesce(sum(n.duplicate), 0)::bigint, coalesce(sum(n."noWindow"), 0)::bigint,
+			coalesce(sum(n.refused), 0)::bigint, coalesce(sum(n.quarantined), 0)::bigint,
+			coalesce(sum(n.dropped), 0)::bigint, coalesce(sum(n.taken), 0)::bigint,
+			coalesce(pg_catalog.bool_and(coalesce(n."in", 0) + coalesce(n.made, 0) + coalesce(n.multiplied, 0) =
+				coalesce(n."out", 0) + coalesce(n.filtered, 0) + coalesce(n.late, 0) + coalesce(n.duplicate, 0) +
+				coalesce(n."noWindow", 0) + coalesce(n.refused, 0) + coalesce(n.quarantined, 0) +
+				coalesce(n.dropped, 0) + coalesce(n.taken, 0)) FILTER (WHERE n.uncounted IS NULL), true)
+				AND CASE WHEN count(n.uncounted) = 0 THEN true END
+			FROM pg_catalog.jsonb_to_recordset(p.progress -> 'conservation') AS n(
+				source integer, segment integer, operator integer, uncounted integer, "in" bigint,
+				made bigint, multiplied bigint, "out" bigint, filtered bigint, late bigint, duplicate bigint,
+				"noWindow" bigint, refused bigint, quarantined bigint, dropped bigint, taken bigint))
+			s(rows_in, from_state, multiplied, filtered, late, duplicate, no_window, refused, quarantined,
+				dropped, into_state, steps_balanced);
+COMMENT ON VIEW streamx.conservation IS
+	'A row for each retained batch: rows in, rows out, and what became of all others; balanced: none is unaccounted for, in no step of the batch.';
+COMMENT ON COLUMN streamx.conservation.balanced IS
+	'rows_in + from_state + multiplied = rows_out + filtered + late + duplicate + no_window + refused + quarantined + dropped + into_state, in each step and in all.';
+
+CREATE FUNCTION streamx.verify(query text, OUT kind text, OUT key jsonb, OUT expected jsonb, OUT found jsonb,
+		OUT detail text) RETURNS SETOF record
+	AS 'MODULE_PATHNAME', 'sx_api_verify' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE ROWS 10;
+COMMENT ON FUNCTION streamx.verify(text) IS
+	'Compares the sink of a query, a table, with the answer of the query as a batch over the rows that it has read; a row for each difference and for what could not be checked, none if all is well.';
+
 CREATE VIEW streamx.failures WITH (security_barrier) AS
 	SELECT q.name AS query, f.at, f.batch AS batch_id, f.sqlstate, f.message, f.detail, f.hint,
 		f.context, f.offsets
@@ -105,4 +171,4 @@ COMMENT ON VIEW streamx.quarantine IS
 	'Malformed records, and rows that made a batch fail and were left out of it, with the error; queries with option on_error = quarantine.';
 
 GRANT SELECT ON streamx.queries, streamx.quarantine, streamx.progress, streamx.sources, streamx.state_operators,
-	streamx.late_rows, streamx.failures TO PUBLIC;
+	streamx.late_rows, streamx.failures, streamx.conservation, streamx.conservation_steps TO PUBLIC;

@@ -1,6 +1,6 @@
 /*
  * query_definition.c
- *		create_query, alter_query, explain_query.
+ *		create_query, alter_query.
  */
 #include "postgres.h"
 
@@ -8,7 +8,6 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_proc.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "utils/acl.h"
@@ -29,7 +28,6 @@
 #include "base/errors.h"
 #include "base/settings.h"
 #include "engine/engine.h"
-#include "exec/exec.h"
 #include "sink/sink.h"
 #include "source/source.h"
 #include "state/state_store.h"
@@ -37,7 +35,6 @@
 
 PG_FUNCTION_INFO_V1(sx_api_create_query);
 PG_FUNCTION_INFO_V1(sx_api_alter_query);
-PG_FUNCTION_INFO_V1(sx_api_explain_query);
 
 /* What the session says about the meaning of values; set again in the worker. */
 static const char *const kept_settings[] = {
@@ -425,34 +422,4 @@ sx_api_alter_query(PG_FUNCTION_ARGS)
 	alter_state(query, plan, reset);
 	sx_query_update(query);
 	PG_RETURN_VOID();
-}
-
-/* ---------- explain ---------- */
-
-Datum
-sx_api_explain_query(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	char	   *name = sx_api_name_arg(fcinfo);
-	SxQuery    *query = sx_api_owned_query(name);
-	SxUserSwitch saved;
-	SxPlan	   *plan;
-	List	   *lines;
-	ListCell   *lc;
-
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	plan = sx_query_view_plan(query, false);
-	sx_user_become(&saved, query->owner);
-	lines = sx_exec_explain(plan);
-	sx_user_back(&saved);
-	if (query->trigger == SX_TRIGGER_REALTIME)
-		lines = lcons(pstrdup("Trigger realtime: a batch of what is there follows the one before at once."), lines);
-	foreach(lc, lines)
-	{
-		Datum		values[1] = {CStringGetTextDatum((char *) lfirst(lc))};
-		bool		nulls[1] = {false};
-
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
-	}
-	return (Datum) 0;
 }

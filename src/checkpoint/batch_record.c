@@ -476,6 +476,15 @@ note_page(SxTrimmedPages *trimmed, BlockNumber block)
 		trimmed->pages[trimmed->n++] = block;
 }
 
+/* What a query began with (batch -1) says as long as it lives which rows were its own. */
+static bool
+is_beginning(HeapTuple tuple, TupleDesc desc)
+{
+	bool		isnull;
+
+	return DatumGetInt64(heap_getattr(tuple, Anum_batch, desc, &isnull)) < 0;
+}
+
 /* Deletes the records of the query up to and including `last`. */
 static void
 delete_range(int64 query_id, int64 last, SxTrimmedPages *trimmed)
@@ -492,6 +501,8 @@ delete_range(int64 query_id, int64 last, SxTrimmedPages *trimmed)
 							  NULL, 2, keys);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
+		if (trimmed != NULL && is_beginning(tuple, RelationGetDescr(rel)))
+			continue;
 		if (trimmed != NULL)
 			note_page(trimmed, ItemPointerGetBlockNumber(&tuple->t_self));
 		simple_heap_delete(rel, &tuple->t_self);

@@ -68,7 +68,7 @@ typedef struct SxTrimmedPages
 	BlockNumber pages[SX_TRIMMED_PAGES];
 } SxTrimmedPages;
 
-/* Deletes records older than the last `retain`. */
+/* Deletes records older than the last `retain`, but that of the beginning (batch -1). */
 extern void sx_batch_record_trim(int64 query_id, int64 last_batch, int retain,
 								 SxTrimmedPages *trimmed);
 extern void sx_batch_record_delete_all(int64 query_id);

@@ -243,6 +243,7 @@ run_plan(SxEngine *engine, SxBatch *batch)
 	batch->result.discard = engine->sink != NULL && engine->sink->discards;
 	batch->result.split_fresh = engine->sink != NULL && engine->sink->takes_fresh;
 	sx_exec_run(engine->exec, &run, &batch->result);
+	batch->stages = run.stages;
 	for (int i = 0; i < engine->nsources; i++)
 	{
 		SxBatchSource *range = &batch->sources.sources[i];

@@ -27,6 +27,9 @@ fill_sources(SxEngine *engine, SxBatch *batch, SxProgress *progress)
 		it->start_offset = range->end == NULL ? it->end_offset :
 			routine->offset_print(range->start);
 		it->rows = range->rows * engine->plan->sources[i].references;
+		it->quarantined_rows = range->quarantined * engine->plan->sources[i].references;
+		it->dropped_rows = range->dropped * engine->plan->sources[i].references;
+		progress->dropped_rows += it->dropped_rows;
 		if (routine->newest != NULL)
 			it->newest_offset = routine->newest(engine->sources[i], engine->next->offsets[i]);
 		if (routine->metrics != NULL)
@@ -41,6 +44,21 @@ fill_sources(SxEngine *engine, SxBatch *batch, SxProgress *progress)
 			progress->event_rows = range->event_rows;
 		}
 	}
+}
+
+/* What became of each row, and in all since the query began; the totals go with the position. */
+static void
+fill_books(SxEngine *engine, SxBatch *batch, SxProgress *progress)
+{
+	SxFlowTotals *totals = &engine->next->totals;
+
+	progress->nnodes = sx_exec_books(engine->plan, &batch->sources, batch->operators,
+									 batch->stages, &progress->nodes);
+	for (int i = 0; i < engine->noperators; i++)
+		totals->late += batch->operators[i].rows_late + batch->operators[i].rows_partly_late;
+	totals->quarantined += batch->quarantined;
+	totals->dropped += progress->dropped_rows;
+	progress->totals = *totals;
 }
 
 /*
@@ -74,6 +92,7 @@ sx_metrics_progress(SxEngine *engine, SxBatch *batch)
 	for (int i = 0; i < engine->noperators; i++)
 		batch->operators[i].commit_us = batch->us_state / engine->noperators;
 	fill_sources(engine, batch, &progress);
+	fill_books(engine, batch, &progress);
 	sx_latency_fill(engine, &progress);
 	INSTR_TIME_SET_CURRENT(now);
 	INSTR_TIME_SUBTRACT(now, batch->started);

@@ -318,6 +318,7 @@ write_malformed(SxEngine *engine, SxBatch *batch, int i)
 	}
 	/* They were read, as the guilty rows were. */
 	range->rows += list_length(malformed);
+	range->quarantined += list_length(malformed);
 	batch->input_rows += list_length(malformed) * engine->plan->sources[i].references;
 	batch->quarantined += list_length(malformed);
 }

@@ -36,6 +36,7 @@ typedef struct SxPosition
 	int64		last_intent;	/* newest batch with an intent, -1: none */
 	SxOffset  **offsets;		/* by source */
 	SxWatermarkInput *inputs;	/* as the plan's watermarks */
+	SxFlowTotals totals;
 } SxPosition;
 
 typedef struct SxBatch SxBatch;
@@ -143,6 +144,7 @@ struct SxBatch
 	int64		quarantined;	/* of those: put aside instead of processed */
 	bool		joined;			/* rows given back from the quarantine are in it */
 	SxOperatorProgress *operators;
+	SxStageRows *stages;
 	SxResult	result;
 	char	   *progress;		/* JSON */
 	int64		state_bytes;	/* of changelog */

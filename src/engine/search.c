@@ -196,6 +196,7 @@ write_row(SxEngine *engine, SxBatch *batch, int i, int64 row, const SxMalformed 
 	}
 	quarantined.row = ExecFetchSlotHeapTupleDatum(slot);
 	sx_quarantine_append(&quarantined);
+	batch->sources.sources[i].quarantined++;
 	batch->quarantined++;
 }
 

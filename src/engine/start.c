@@ -128,8 +128,8 @@ open_sources(SxEngine *engine, const SxBatchRecord *record)
 /*
  * "latest" means the first start, whatever comes of the first batch: without a
  * record of it a fresh process would begin behind the rows that made it fail.
- * Likewise where options of the stream name times or ends. Batch -1 stands for it;
- * it goes with the old records.
+ * Likewise where options of the stream name times or ends. Batch -1 stands for it,
+ * and stays.
  */
 static bool
 beginning_varies(SxEngine *engine)
@@ -226,6 +226,7 @@ adopt_record(SxEngine *engine, const SxBatchRecord *record)
 	at->watermark = SX_TIME_UNSET;
 	at->next_watermark = SX_TIME_UNSET;
 	at->last_intent = -1;
+	memset(&at->totals, 0, sizeof(at->totals));
 	if (record != NULL)
 	{
 		at->batch_id = record->batch_id;
@@ -233,6 +234,7 @@ adopt_record(SxEngine *engine, const SxBatchRecord *record)
 		at->watermark = record->watermark;
 		at->next_watermark = record->next_watermark;
 		at->owes_no_data = record->owes_no_data;
+		sx_progress_read_totals(record->progress, &at->totals);
 		/* Another incarnation's intents say nothing about this one's sink. */
 		if (memcmp(record->incarnation.data, engine->query->incarnation.data, UUID_LEN) == 0)
 			at->last_intent = record->last_intent;

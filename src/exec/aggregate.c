@@ -324,8 +324,8 @@ is_late(const SxAggregate *agg, int64 expiry)
 	return expiry <= agg->late;
 }
 
-/* All windows that hold the row's time; each copy is judged alone. */
-static void
+/* All windows that hold the row's time; each copy is judged alone. Returns if one took it. */
+static bool
 update_windows(SxAggregate *agg, int row, const SxChunkColumn *times)
 {
 	const SxPlanOperator *plan = agg->base.plan;
@@ -337,7 +337,7 @@ update_windows(SxAggregate *agg, int row, const SxChunkColumn *times)
 	if (times->nulls[row] || TIMESTAMP_NOT_FINITE(ts))
 	{
 		agg->base.progress->rows_no_window++;
-		return;
+		return false;
 	}
 	for (start = sx_window_last_start(&plan->window, ts);; start -= plan->window.slide)
 	{
@@ -359,10 +359,13 @@ update_windows(SxAggregate *agg, int row, const SxChunkColumn *times)
 		agg->base.progress->rows_no_window++;
 	else if (late == windows)
 		agg->base.progress->rows_late++;
+	else if (late > 0)
+		agg->base.progress->rows_partly_late++;
+	return late < windows;
 }
 
 /* The pane that holds the row's time; it goes with the last window that needs it. */
-static void
+static bool
 update_pane(SxAggregate *agg, int row, const SxChunkColumn *times)
 {
 	const SxWindow *window = &agg->base.plan->window;
@@ -374,7 +377,7 @@ update_pane(SxAggregate *agg, int row, const SxChunkColumn *times)
 	if (times->nulls[row] || TIMESTAMP_NOT_FINITE(ts))
 	{
 		agg->base.progress->rows_no_window++;
-		return;
+		return false;
 	}
 	last = sx_window_last_start(window, ts);
 	if (pg_add_s64_overflow(last, window->size, &end))
@@ -383,10 +386,15 @@ update_pane(SxAggregate *agg, int row, const SxChunkColumn *times)
 		agg->base.progress->rows_late++;	/* for the last of its windows, so for all */
 	else
 	{
+		/* a window that holds the row ends after it */
+		if (ts < agg->late && is_late(agg, sx_window_first_start(window, ts) + window->size))
+			agg->base.progress->rows_partly_late++;
 		pane = sx_window_pane(window, last, ts);
 		add_update(agg, row, sx_group_key_hash_window(agg->hashes[row], pane),
 				   agg->hashes[row] % SX_KEY_GROUPS, end, &pane);
+		return true;
 	}
+	return false;
 }
 
 /* Expiry of a key made below; false: the row falls in no window. */
@@ -413,6 +421,7 @@ process_chunk(SxAggregate *agg)
 	const SxPlanOperator *plan = agg->base.plan;
 	const SxChunkColumn *times = plan->time_key >= 0 ?
 		sx_chunk_column(agg->chunk, plan->keys[plan->time_key].input) : NULL;
+	int			taken = 0;
 
 	sx_group_key_hash(agg->key, agg->chunk, agg->hashes);
 	for (int row = 0; row < agg->chunk->nrows; row++)
@@ -421,10 +430,7 @@ process_chunk(SxAggregate *agg)
 
 		if (plan->key_time == SX_KEY_TIME_WINDOW)
 		{
-			if (plan->panes)
-				update_pane(agg, row, times);
-			else
-				update_windows(agg, row, times);
+			taken += plan->panes ? update_pane(agg, row, times) : update_windows(agg, row, times);
 			continue;
 		}
 		if (plan->key_time != SX_KEY_TIME_NONE && !key_expiry(agg, row, times, &expiry))
@@ -438,7 +444,9 @@ process_chunk(SxAggregate *agg)
 			continue;
 		}
 		add_update(agg, row, agg->hashes[row], agg->hashes[row] % SX_KEY_GROUPS, expiry, NULL);
+		taken++;
 	}
+	agg->base.progress->rows_taken += taken;
 	apply_updates(agg);
 	next_chunk(agg);
 }
@@ -674,6 +682,7 @@ aggregate_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines)
 
 const SxOperatorRoutine sx_aggregate_routine = {
 	.name = "aggregate",
+	.rows = SX_OPERATOR_TAKES,
 	.open = aggregate_open,
 	.state_operators = aggregate_state_operators,
 	.begin = aggregate_begin,

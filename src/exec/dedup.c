@@ -338,6 +338,7 @@ dedup_finish(SxOperator *op)
 		op->progress->rows_removed += sx_state_expire(op->state, op->plan->id, op->batch->evict);
 }
 
+/* A line for each key; what is kept of a row is its key. */
 static List *
 dedup_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines)
 {
@@ -360,6 +361,7 @@ dedup_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines)
 
 const SxOperatorRoutine sx_dedup_routine = {
 	.name = "deduplication",
+	.rows = SX_OPERATOR_PASSES,
 	.open = dedup_open,
 	.state_operators = dedup_state_operators,
 	.begin = dedup_begin,

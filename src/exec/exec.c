@@ -179,6 +179,7 @@ typedef struct Input
 {
 	SxOperator *op;
 	int			number;
+	bool		stopped;
 } Input;
 
 static bool
@@ -186,7 +187,10 @@ receive_operator(void *arg, TupleTableSlot *slot)
 {
 	Input	   *input = arg;
 
-	return input->op->routine->receive(input->op, input->number, slot);
+	if (input->op->routine->receive(input->op, input->number, slot))
+		return true;
+	input->stopped = true;
+	return false;
 }
 
 static void
@@ -228,9 +232,12 @@ run_segment(Run *run, int number, SxOperator *op)
 	const SxPlanStage *stage = &run->exec->plan->stages[number];
 	Input		input = {op, stage->input};
 
-	if (must_run(run, stage))
+	if (!must_run(run, stage))
+		return;
+	run->batch->stages[number].rows =
 		sx_segment_run(run->exec->segments[number], run->env, guess_rows(run, stage),
 					   receive_operator, &input);
+	run->batch->stages[number].stopped = input.stopped;
 }
 
 /* From the stage of its first input to that of its last; first is the former's number. */
@@ -260,6 +267,7 @@ run_operator(Run *run, SxOperator *op, int first)
 	for (int i = 0; i < op->plan->ninputs; i++)
 		run_segment(run, first + i, op);
 	op->routine->finish(op);
+	op->progress->rows_out = op->nout;
 	op->progress->rows_total = op->state_rows >= 0 ? op->state_rows :
 		sx_state_rows(run->exec->state, op->plan->id);
 	error_context_stack = context.previous;
@@ -363,9 +371,11 @@ sx_exec_run(SxExec *exec, SxExecBatch *batch, SxResult *result)
 	sx_markers_begin(batch->markers, plan->nwatermarks - plan->first_marker,
 					 batch->latest_allowed);
 	begin_result(&run);
+	batch->stages = palloc0(sizeof(SxStageRows) * plan->nstages);
 	for (int i = 0; plan->stages[i].op != NULL; i += plan->stages[i].op->ninputs)
 		run_operator(&run, exec->operators[plan->stages[i].op->id], i);
 	run_last(&run);
+	batch->stages[plan->nstages - 1].rows = result->nrows;
 	sx_markers_end();
 	for (int i = 0; i < plan->noperators; i++)
 		if (exec->operators[i]->out != NULL)
@@ -418,7 +428,7 @@ explain_segment(const SxPlanStage *stage, QueryEnvironment *env, List *lines)
 
 /* From the sink down to the streams, as EXPLAIN shows plans. */
 List *
-sx_exec_explain(const SxPlan *plan)
+sx_exec_explain(const SxPlan *plan, char *const *states)
 {
 	QueryEnvironment *env = explain_environment(plan);
 	List	   *lines = NIL;
@@ -433,6 +443,7 @@ sx_exec_explain(const SxPlan *plan)
 
 		lines = lappend(lines, psprintf("Operator %d: %s", op->id, routine->name));
 		lines = routine->explain(plan, op, lines);
+		lines = lappend(lines, psprintf("  state: %s", states[op->id]));
 		for (int i = first; i <= last; i++)
 			lines = explain_segment(&plan->stages[i], env, lines);
 		last = first - 1;

@@ -16,6 +16,13 @@
 
 typedef struct SxExec SxExec;
 
+/* What a stage's segment gave its operator, or the result. */
+typedef struct SxStageRows
+{
+	int64		rows;
+	bool		stopped;		/* it was asked for no more */
+} SxStageRows;
+
 typedef struct SxExecBatch
 {
 	int64		batch_id;
@@ -30,6 +37,7 @@ typedef struct SxExecBatch
 
 	/* out */
 	SxOperatorProgress *operators;	/* one per operator, by id; counters to add to */
+	SxStageRows *stages;		/* in CurrentMemoryContext */
 } SxExecBatch;
 
 /* What the state must know of the plan's operators, before it is opened. In a transaction; CurrentMemoryContext, for the state's life. */
@@ -46,15 +54,24 @@ extern SxExec *sx_exec_open(const SxPlan *plan, SxState *state);
  */
 extern void sx_exec_run(SxExec *exec, SxExecBatch *batch, SxResult *result);
 
+/*
+ * The books of a batch that has run and whose sources are counted, as many nodes as
+ * it returns. In CurrentMemoryContext.
+ */
+extern int sx_exec_books(const SxPlan *plan, const SxBatchSources *sources,
+						 const SxOperatorProgress *operators, const SxStageRows *stages,
+						 SxFlowNode **nodes);
+
 /* After a failed batch, outside its transaction. Cannot fail. */
 extern void sx_exec_abort(SxExec *exec);
 
 extern void sx_exec_close(SxExec *exec);
 
 /*
- * Lines of explain_query: operators and the EXPLAIN of each segment. List of
- * char *. In a transaction with an active snapshot; needs no state.
+ * Lines of explain_query: operators, each with a line about its state that the
+ * caller knows, and the EXPLAIN of each segment. List of char *. In a transaction
+ * with an active snapshot; needs no state.
  */
-extern List *sx_exec_explain(const SxPlan *plan);
+extern List *sx_exec_explain(const SxPlan *plan, char *const *states);
 
 #endif

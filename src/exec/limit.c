@@ -71,7 +71,10 @@ limit_receive(SxOperator *op, int input, TupleTableSlot *slot)
 	Limit	   *limit = (Limit *) op;
 
 	if (limit->passed >= op->plan->limit)
+	{
+		op->progress->rows_refused++;
 		return false;
+	}
 	slot_getallattrs(slot);
 	sx_operator_emit(op, slot->tts_values, slot->tts_isnull);
 	limit->passed++;
@@ -98,11 +101,12 @@ limit_finish(SxOperator *op)
 static List *
 limit_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines)
 {
-	return lappend(lines, psprintf("  state: rows let through, at most " INT64_FORMAT, op->limit));
+	return lappend(lines, psprintf("  keeps: how many rows it let through, at most " INT64_FORMAT, op->limit));
 }
 
 const SxOperatorRoutine sx_limit_routine = {
 	.name = "limit",
+	.rows = SX_OPERATOR_PASSES,
 	.open = limit_open,
 	.state_operators = limit_state_operators,
 	.begin = limit_begin,

@@ -39,9 +39,18 @@ typedef struct SxOperator
 	int64		state_rows;		/* set by finish; -1: each entry of the state is one */
 } SxOperator;
 
+/* How its rows are to be counted (books.c). */
+typedef enum SxOperatorRows
+{
+	SX_OPERATOR_UNCOUNTED,
+	SX_OPERATOR_PASSES,			/* what comes out went in: in = out + late + duplicate + refused ... */
+	SX_OPERATOR_TAKES			/* rows go in, results come out: in = taken + late + no window ... */
+} SxOperatorRows;
+
 typedef struct SxOperatorRoutine
 {
 	const char *name;			/* for messages: "aggregate" */
+	SxOperatorRows rows;
 	const char *const *inputs;	/* their names, where there are several */
 
 	/* In a transaction. Allocates in CurrentMemoryContext, for the query's life. */

@@ -55,6 +55,14 @@ to_ms(int64 us)
 	return us / 1000;
 }
 
+/* ,"name":rows, unless there are none */
+static void
+put_count(StringInfo buf, const char *name, int64 rows)
+{
+	if (rows != 0)
+		appendStringInfo(buf, ",\"%s\":" INT64_FORMAT, name, rows);
+}
+
 /* ,"name":rows per second; nothing when the time is not known or zero */
 static void
 put_rate(StringInfo buf, const char *name, int64 rows, int64 us)
@@ -178,11 +186,83 @@ put_source(StringInfo buf, const SxSourceProgress *source, int64 since_last, int
 	appendStringInfo(buf, ",\"numInputRows\":" INT64_FORMAT, source->rows);
 	put_rate(buf, "inputRowsPerSecond", source->rows, since_last);
 	put_rate(buf, "processedRowsPerSecond", source->rows, us_total);
+	put_count(buf, "numQuarantinedRows", source->quarantined_rows);
+	put_count(buf, "numDroppedMalformedRows", source->dropped_rows);
 	if (source->metrics != NULL)
 		appendStringInfo(buf, ",\"metrics\":%s", source->metrics);
 	else if (source->bytes > 0)
 		appendStringInfo(buf, ",\"metrics\":{\"bytes\":\"" INT64_FORMAT "\"}", source->bytes);
 	appendStringInfoChar(buf, '}');
+}
+
+static const char *const flow_names[SX_FLOW_COUNTS] = {
+	[SX_ROWS_IN] = "in",
+	[SX_ROWS_MADE] = "made",
+	[SX_ROWS_MULTIPLIED] = "multiplied",
+	[SX_ROWS_OUT] = "out",
+	[SX_ROWS_FILTERED] = "filtered",
+	[SX_ROWS_LATE] = "late",
+	[SX_ROWS_DUPLICATE] = "duplicate",
+	[SX_ROWS_NO_WINDOW] = "noWindow",
+	[SX_ROWS_REFUSED] = "refused",
+	[SX_ROWS_QUARANTINED] = "quarantined",
+	[SX_ROWS_DROPPED] = "dropped",
+	[SX_ROWS_TAKEN] = "taken",
+};
+
+/* Zeros are left out, and so is a node that has nothing else. */
+static void
+put_nodes(StringInfo buf, const SxProgress *progress)
+{
+	const char *separator = "";
+
+	appendStringInfoString(buf, ",\"conservation\":[");
+	for (int i = 0; i < progress->nnodes; i++)
+	{
+		const SxFlowNode *node = &progress->nodes[i];
+		int			start = buf->len;
+		int			behind_head;
+
+		appendStringInfo(buf, "%s{\"%s\":%d", separator, node->kind, node->number);
+		behind_head = buf->len;
+		for (int j = 0; j < SX_FLOW_COUNTS; j++)
+			put_count(buf, flow_names[j], node->rows[j]);
+		if (buf->len == behind_head)
+		{
+			buf->len = start;
+			buf->data[start] = '\0';
+			continue;
+		}
+		appendStringInfoChar(buf, '}');
+		separator = ",";
+	}
+	appendStringInfoChar(buf, ']');
+}
+
+#define TOTALS	",\"totals\":{\"late\":%lld,\"quarantined\":%lld,\"dropped\":%lld}"
+
+static void
+put_totals(StringInfo buf, const SxFlowTotals *totals)
+{
+	if (totals->late != 0 || totals->quarantined != 0 || totals->dropped != 0)
+		appendStringInfo(buf, TOTALS, (long long) totals->late,
+						 (long long) totals->quarantined, (long long) totals->dropped);
+}
+
+/* In a string of the text every quote is escaped, so what begins like this is ours. */
+void
+sx_progress_read_totals(const char *json, SxFlowTotals *totals)
+{
+	const char *at = json != NULL ? strstr(json, ",\"totals\":{\"late\":") : NULL;
+	long long	late = 0;
+	long long	quarantined = 0;
+	long long	dropped = 0;
+
+	if (at != NULL && sscanf(at, TOTALS, &late, &quarantined, &dropped) != 3)
+		late = quarantined = dropped = 0;
+	totals->late = late;
+	totals->quarantined = quarantined;
+	totals->dropped = dropped;
 }
 
 char *
@@ -207,8 +287,8 @@ sx_progress_to_json(const SxProgress *progress, const char *query_name,
 	appendStringInfo(&buf, ",\"batchId\":" INT64_FORMAT ",\"batchDuration\":" INT64_FORMAT
 					 ",\"numInputRows\":" INT64_FORMAT,
 					 progress->batch_id, to_ms(progress->us_total), progress->input_rows);
-	if (progress->quarantined_rows > 0)
-		appendStringInfo(&buf, ",\"numQuarantinedRows\":" INT64_FORMAT, progress->quarantined_rows);
+	put_count(&buf, "numQuarantinedRows", progress->quarantined_rows);
+	put_count(&buf, "numDroppedMalformedRows", progress->dropped_rows);
 	put_rate(&buf, "inputRowsPerSecond", progress->input_rows, since_last);
 	put_rate(&buf, "processedRowsPerSecond", progress->input_rows, progress->us_total);
 	put_durations(&buf, progress);
@@ -234,6 +314,9 @@ sx_progress_to_json(const SxProgress *progress, const char *query_name,
 	if (progress->wal_bytes > 0)
 		appendStringInfo(&buf, ",\"metrics\":{\"walBytes\":\"" INT64_FORMAT "\"}",
 						 progress->wal_bytes);
-	appendStringInfoString(&buf, "}}");
+	appendStringInfoChar(&buf, '}');
+	put_nodes(&buf, progress);
+	put_totals(&buf, &progress->totals);
+	appendStringInfoChar(&buf, '}');
 	return buf.data;
 }

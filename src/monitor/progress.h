@@ -16,9 +16,13 @@ typedef struct SxOperatorProgress
 	int64		rows_updated;
 	int64		rows_removed;
 	int64		rows_late;		/* input rows dropped by the watermark (D7) */
+	int64		rows_partly_late;	/* not among those: taken, but for its first windows */
 	int64		rows_duplicate;	/* dropped by a dedup operator */
 	bool		is_dedup;		/* it has rows_duplicate to show, also 0 */
 	int64		rows_no_window;	/* NULL or infinite event time: in no window */
+	int64		rows_out;
+	int64		rows_taken;		/* into the state, or what is made of it */
+	int64		rows_refused;	/* behind a LIMIT; or without anything to match */
 	int64		memory_bytes;
 	int64		commit_us;
 } SxOperatorProgress;
@@ -32,7 +36,46 @@ typedef struct SxSourceProgress
 	char	   *metrics;		/* JSON of an object; NULL: none */
 	int64		rows;			/* rows of the range, once per reference */
 	int64		bytes;
+	int64		quarantined_rows;	/* of those: put aside */
+	int64		dropped_rows;	/* not among those: malformed, by mode 'dropmalformed' */
 } SxSourceProgress;
+
+/*
+ * The books of a batch: a node for each source, segment and operator. In each of
+ * them in + made + multiplied is the sum of all others, and what comes out of one
+ * goes into another.
+ */
+typedef enum SxFlowCount
+{
+	SX_ROWS_IN,
+	SX_ROWS_MADE,				/* results of state */
+	SX_ROWS_MULTIPLIED,			/* by joins with tables, and unnesting */
+	SX_ROWS_OUT,
+	SX_ROWS_FILTERED,
+	SX_ROWS_LATE,
+	SX_ROWS_DUPLICATE,
+	SX_ROWS_NO_WINDOW,
+	SX_ROWS_REFUSED,			/* behind a LIMIT; or never to match in a join */
+	SX_ROWS_QUARANTINED,
+	SX_ROWS_DROPPED,			/* malformed */
+	SX_ROWS_TAKEN,				/* into state */
+	SX_FLOW_COUNTS
+} SxFlowCount;
+
+typedef struct SxFlowNode
+{
+	const char *kind;			/* source, segment, operator */
+	int			number;
+	int64		rows[SX_FLOW_COUNTS];
+} SxFlowNode;
+
+/* Since the query began. */
+typedef struct SxFlowTotals
+{
+	int64		late;			/* for all or some of their windows */
+	int64		quarantined;
+	int64		dropped;
+} SxFlowTotals;
 
 #define SX_LATENCY_PERCENTILES	5	/* P0, P50, P90, P95, P99 */
 
@@ -49,6 +92,10 @@ typedef struct SxProgress
 	int64		event_rows;
 	int64		input_rows;
 	int64		quarantined_rows;	/* of the input: put aside */
+	int64		dropped_rows;	/* malformed, not among the input rows */
+	int			nnodes;
+	SxFlowNode *nodes;
+	SxFlowTotals totals;
 	int64		output_rows;
 	int64		wal_bytes;
 	int			noperators;		/* nearest the sink first */
@@ -74,5 +121,8 @@ typedef struct SxProgress
 extern char *sx_progress_to_json(const SxProgress *progress, const char *query_name,
 								 const char *incarnation, const char *run_id,
 								 TimestampTz previous_trigger_start);
+
+/* The totals in such a text; zeros if it has none. */
+extern void sx_progress_read_totals(const char *json, SxFlowTotals *totals);
 
 #endif

@@ -184,5 +184,6 @@ sx_plan_query(const Query *original, SxOutputMode mode)
 	find_watermarks(plan);
 	sx_result_key_find(plan, &cut, query);
 	summarize(plan, &cut);
+	sx_row_flow_find(plan, &cut);
 	return plan;
 }

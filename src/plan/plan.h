@@ -103,6 +103,14 @@ typedef struct SxPlanOperator
 	int64		limit;
 } SxPlanOperator;
 
+/* What a segment may do to the number of its rows. */
+typedef enum SxRowFlow
+{
+	SX_FLOW_PASSES,				/* as many come out as go in */
+	SX_FLOW_FILTERS,			/* not more */
+	SX_FLOW_FREE				/* it joins, unnests, or stands above a complete result */
+} SxRowFlow;
+
 typedef struct SxPlanStage
 {
 	Query	   *segment;		/* for QueryRewrite (views without streams are unexpanded) and the planner */
@@ -111,6 +119,11 @@ typedef struct SxPlanStage
 	Bitmapset  *keys;			/* its columns that must be found again in every batch */
 	SxPlanOperator *op;			/* NULL in the last stage */
 	int			input;			/* which of the operator's inputs, from 0 */
+
+	/* row_flow.c */
+	SxRowFlow	flow;
+	int		   *references;		/* by source: how often the segment reads it */
+	Bitmapset  *operators;		/* ids of those whose output it reads */
 } SxPlanStage;
 
 typedef struct SxPlanSource

@@ -132,6 +132,8 @@ static void
 start_counting(StreamScanState *state)
 {
 	state->counting = state->batch != NULL && !state->batch->counted;
+	if (state->scan != NULL)
+		state->scan->dropped = 0;
 	if (state->counting)
 		sx_event_times_begin(&state->seen, state->batch);
 }
@@ -263,6 +265,7 @@ iterate_scan(ForeignScanState *node)
 	}
 	if (state->counting)
 	{
+		state->batch->dropped = state->scan != NULL ? state->scan->dropped : 0;
 		sx_event_times_finish(&state->seen, state->batch);
 		state->counting = false;
 	}

@@ -554,6 +554,8 @@ sx_kafka_scan_next(SxScan *base, TupleTableSlot *slot)
 		if (sx_kafka_fill_slot(source, scan->filler, scan->spans[scan->at].part, scan->chunk,
 							   scan->rows, scan->next++, base->last_needed, slot))
 			return true;
+		/* else it goes into the quarantine, or is left out */
+		base->dropped += source->columns.format->mode == SX_MODE_DROPMALFORMED;
 	}
 }
 

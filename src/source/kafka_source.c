@@ -205,6 +205,34 @@ forget(SxSource *base, const SxOffset *end, XLogRecPtr commit)
 	sx_kafka_group_committed(source, offset, commit);
 }
 
+/* No topic has let go of what is not before the start; what compaction took in between nobody knows. */
+static bool
+retained(SxSource *base, const SxOffset *start, const SxOffset *end)
+{
+	SxKafkaSource *source = (SxKafkaSource *) base;
+	const SxKafkaPositions *to = &((const SxKafkaOffset *) end)->positions;
+
+	sx_kafka_connect(source);
+	sx_kafka_ask_ends_of(source, NULL);
+	for (int i = 0; i < to->n; i++)
+	{
+		int64		begin = sx_kafka_offset_at((const SxKafkaOffset *) start, to->at[i].topic,
+											   to->at[i].partition);
+		bool		found = false;
+
+		for (int j = 0; j < source->nparts; j++)
+		{
+			const SxKafkaPart *part = source->parts[j];
+
+			if (part->partition == to->at[i].partition && strcmp(part->topic, to->at[i].topic) == 0)
+				found = part->low >= 0 && (part->low <= Max(begin, 0) || to->at[i].offset <= Max(begin, 0));
+		}
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
 /* ---- progress ---- */
 
 static char *
@@ -287,6 +315,7 @@ const SxSourceRoutine sx_kafka_source_routine = {
 	.offset_parse = offset_parse,
 	.offset_equal = offset_equal,
 	.offset_copy = offset_copy,
+	.retained = retained,
 	.forget = forget,
 	.newest = newest,
 	.metrics = metrics,

@@ -137,6 +137,7 @@ sx_batch_source_drain(SxBatchSource *batch)
 		while (routine->scan_next(scan, slot))
 			sx_event_times_see(&times, slot);
 		ExecClearTuple(slot);
+		batch->dropped = scan->dropped;
 		routine->scan_end(scan);
 	}
 	if (slot != NULL)

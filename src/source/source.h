@@ -66,6 +66,8 @@ typedef struct SxScan
 
 	/* Which of those are wanted, by number; NULL: all. As last_needed. */
 	const Bitmapset *needed;
+
+	int64		dropped;		/* malformed records of this pass that mode 'dropmalformed' left out */
 } SxScan;
 
 typedef struct SxChoose
@@ -161,6 +163,12 @@ typedef struct SxSourceRoutine
 	 */
 	void		(*forget) (SxSource *source, const SxOffset *end, XLogRecPtr commit);
 
+	/*
+	 * Optional. Are all rows between the two, which a query has read, still there to
+	 * be read again? NULL: nobody knows.
+	 */
+	bool		(*retained) (SxSource *source, const SxOffset *start, const SxOffset *end);
+
 	/* Does `initial` say another thing at another time? Then the first start is recorded. */
 	bool		initial_varies;
 
@@ -236,12 +244,15 @@ typedef struct SxBatchSource
 	/* filled by the first scan that reached the end; drained by the engine otherwise */
 	bool		counted;
 	int64		rows;
+	int64		dropped;		/* malformed, not among those */
 	SxWatermarkInput seen;		/* maximum event time of the range */
 	TimestampTz latest_allowed; /* D13 */
 	TimestampTz event_min;		/* finite ones; SX_TIME_UNSET if none */
 	TimestampTz event_max;
 	double		event_sum;
 	int64		event_rows;
+
+	int64		quarantined;	/* of the rows: put aside (engine/quarantine.c, search.c) */
 } SxBatchSource;
 
 typedef struct SxBatchSources

@@ -500,6 +500,20 @@ offset_parse(SxSource *source, const char *text)
 	return &sx_stream_offset_parse(source->name, text)->base;
 }
 
+/* Of the heaps that the query began with none was emptied. */
+static bool
+retained(SxSource *source, const SxOffset *start, const SxOffset *end)
+{
+	SxStreamHeaps heaps;
+	bool		result;
+
+	sx_stream_heaps_open(source->relid, source->name, &heaps);
+	result = heaps.n > 0 &&
+		heaps.generations[0] <= ((const SxStreamOffset *) end)->first_generation;
+	sx_stream_heaps_close(&heaps);
+	return result;
+}
+
 /* Rows come by commits, and those wake the reader. */
 static TimestampTz
 next_time(SxSource *source, const SxOffset *start)
@@ -527,6 +541,7 @@ const SxSourceRoutine sx_table_stream_routine = {
 	.offset_print = sx_stream_offset_print,
 	.offset_parse = offset_parse,
 	.offset_equal = sx_stream_offset_equal,
+	.retained = retained,
 	.next_time = next_time,
 	.close = close_source,
 };

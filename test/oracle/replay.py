@@ -164,6 +164,10 @@ class Replay:
                           for o in p.get("stateOperators", [])]})
         if ids:
             self.seen = ids[-1]
+        lost = self.run("SELECT to_jsonb(c)::text FROM streamx.conservation c WHERE query = %s AND NOT balanced "
+                        "ORDER BY batch_id LIMIT 1", self.name)
+        if lost:
+            raise Failed("a batch does not balance: %s" % lost[0][0])
         return result
 
     def as_row(self, row):
@@ -261,6 +265,16 @@ class Replay:
                 if w[key] != g[key]:
                     differ("%s%s %s" % (where, w["operator"], key), w[key], g[key])
 
+    def verify(self):
+        """streamx.verify finds nothing, unless it says that it cannot tell."""
+        if self.options.sink != "table" or any(s.get("restart_query") for s in self.case.steps):
+            return
+        found = self.run("SELECT kind, to_jsonb(v)::text FROM streamx.verify(%s) v", self.name)
+        unsure = any(kind == "not checked" or "DISTINCT ON" in text for kind, text in found)
+        wrong = [text for kind, text in found if kind not in ("not checked", "note")]
+        if wrong and not unsure:
+            raise Failed("verify: %s" % wrong[0])
+
     # ---------------------------------------------------------------- the verdict
 
     def check_error(self, e, number):
@@ -304,6 +318,7 @@ class Replay:
             self.create()
             for number, step in enumerate(self.case.steps):
                 self.step(number, step)
+            self.verify()
         except psycopg2.Error as e:
             if self.connection.closed:
                 raise Failed("the connection was lost: %s" % str(e).strip())

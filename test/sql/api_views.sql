@@ -30,8 +30,8 @@ SELECT is((SELECT array_agg((p ->> 'batchId')::int ORDER BY i) FROM p), (SELECT 
 	'recent_progress has the batches in their order');
 SELECT is((SELECT p FROM p ORDER BY i DESC LIMIT 1), last_progress('view_q'), 'last_progress is the last of them');
 SELECT is((SELECT array_agg(key ORDER BY key COLLATE "C") FROM p, jsonb_object_keys(p) key WHERE i = 1),
-	ARRAY['batchDuration', 'batchId', 'durationMs', 'eventTime', 'id', 'name', 'numInputRows', 'processedRowsPerSecond', 'runId', 'sink', 'sources', 'stateOperators', 'timestamp'],
-	'the first batch has Spark''s fields; there is no rate of input yet');
+	ARRAY['batchDuration', 'batchId', 'conservation', 'durationMs', 'eventTime', 'id', 'name', 'numInputRows', 'processedRowsPerSecond', 'runId', 'sink', 'sources', 'stateOperators', 'timestamp'],
+	'the first batch has Spark''s fields and its books; there is no rate of input yet');
 SELECT is((SELECT p -> 'eventTime' FROM p WHERE i = 1),
 	'{"avg": "2026-01-15T10:00:15.061Z", "max": "2026-01-15T10:00:30.000Z", "min": "2026-01-15T10:00:00.123Z"}', 'event times, and no watermark while it is unset');
 SELECT is((SELECT p #>> '{eventTime,watermark}' FROM p ORDER BY i DESC LIMIT 1), '2026-01-15T10:05:00.000Z', 'the watermark that the batch used');

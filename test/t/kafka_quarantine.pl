@@ -78,6 +78,16 @@ is($node->sql("SELECT string_agg(concat_ws(':', coalesce(id::text, '-'), coalesc
 is($node->sql("SELECT string_agg(concat_ws(':', coalesce(id::text, '-'), coalesce(convert_from(broken, 'UTF8'), '-')), ' ') FROM kept"), '1:- -:bad', 'the corrupt-record column has the bytes');
 $node->sql("ALTER FOREIGN TABLE modes OPTIONS (ADD mode 'dropmalformed')");
 is($node->sql('SELECT count(*) FROM modes WHERE id IS NOT NULL OR key IS NOT NULL'), '3', 'dropmalformed leaves them out');
+$node->sql("SELECT create_query('modes', 'SELECT id, key FROM modes WHERE id IS NULL UNION ALL SELECT id, key FROM modes', sink => 'out_modes'); SELECT start_query('modes')");
+$node->sql("SELECT process_all_available('modes', '60 s')");
+is($node->sql('SELECT count(*) FROM out_modes'), '4', 'of a query, too');
+is($node->sql("SELECT last_progress('modes') ->> 'numInputRows'"), '6', 'rows in, for each time that the query reads the stream');
+is($node->sql("SELECT concat_ws(' ', p ->> 'numDroppedMalformedRows', p #>> '{sources,0,numDroppedMalformedRows}', p #>> '{totals,dropped}') FROM last_progress('modes') p"), '2 2 2', 'what was left out is counted');
+is($node->sql("SELECT concat_ws(' ', rows_in, rows_out, filtered, dropped, balanced) FROM streamx.conservation WHERE query = 'modes'"), '8 4 2 2 t', 'and balances');
+is($node->sql("SELECT count(*) FROM streamx.verify('modes')"), '0', 'the topic gives the same again');
+$node->sql('DELETE FROM out_modes WHERE id = 3');
+is($node->sql("SELECT concat_ws(' ', kind, expected ->> 'id') FROM streamx.verify('modes')"), 'missing 3', 'and what is missing is found');
+is($node->sql("SELECT concat_ws(' ', rows_in, rows_out, quarantined, balanced) FROM streamx.conservation WHERE query = 'texts'"), '5 2 3 t', 'as do records in quarantine');
 $node->sql("ALTER FOREIGN TABLE modes OPTIONS (SET mode 'failfast')");
 (undef, undef, $error) = $node->try_sql('SELECT id FROM modes');
 like($error, qr/malformed record at topic "modes", partition 0, offset 3/, 'failfast names the place');

@@ -180,6 +180,8 @@ sub differences
 		extra AS (SELECT * FROM have EXCEPT ALL SELECT * FROM want)
 		SELECT concat_ws('; ', (SELECT 'lost ' || count(*) || ' of ' || (SELECT count(*) FROM want) || ', e.g. ' || left(min(lost::text), 200) FROM lost HAVING count(*) > 0),
 			(SELECT 'extra ' || count(*) || ', e.g. ' || left(min(extra::text), 200) FROM extra HAVING count(*) > 0),
+			(SELECT 'batch ' || min(batch_id) || ' does not balance' FROM streamx.conservation WHERE query = '$name' AND balanced IS NOT TRUE HAVING count(*) > 0),
+			(SELECT 'verify: ' || left(min(v::text), 200) FROM streamx.verify('$name') v WHERE kind NOT IN ('not checked', 'note') HAVING count(*) > 0),
 			(SELECT 'state ' || state || ' ' || last_error FROM streamx.queries WHERE name = '$name' AND state IN ('failed', 'sink_ahead', 'finished')))});
 }
 

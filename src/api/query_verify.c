@@ -1,0 +1,373 @@
+/*
+ * query_verify.c
+ *		streamx.verify: does the sink hold what the query run as a batch gives?
+ *
+ *	 the newest batch record, and a snapshot in which it is the newest
+ *	 the ranges from where the query began up to the record's offsets
+ *	 the batch answer over them (exec/batch_answer.h) against the sink, by the
+ *	 result's key if it has one, else as multisets
+ *
+ * One row for each key that differs, and one for each thing that could not be
+ * checked or that a difference may come from. No row: all is well.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "api/api.h"
+#include "api/query_view.h"
+#include "checkpoint/batch_record.h"
+#include "exec/batch_answer.h"
+#include "monitor/progress.h"
+
+PG_FUNCTION_INFO_V1(sx_api_verify);
+
+#define ANSWER_ENR	"streamx batch answer"
+
+/* Columns of the function. */
+enum
+{
+	COL_KIND, COL_KEY, COL_EXPECTED, COL_FOUND, COL_DETAIL,
+	NCOLS
+};
+
+typedef struct Verify
+{
+	SxQuery    *query;
+	SxPlan	   *plan;
+	SxBatchRecord *record;
+	SxBatchSources sources;
+	ReturnSetInfo *rsinfo;
+} Verify;
+
+static void
+tell(Verify *verify, const char *kind, const char *detail)
+{
+	Datum		values[NCOLS] = {0};
+	bool		nulls[NCOLS] = {false, true, true, true, false};
+
+	values[COL_KIND] = CStringGetTextDatum(kind);
+	values[COL_DETAIL] = CStringGetTextDatum(detail);
+	tuplestore_putvalues(verify->rsinfo->setResult, verify->rsinfo->setDesc, values, nulls);
+}
+
+static void
+tell_all(Verify *verify, const char *kind, List *details)
+{
+	ListCell   *cell;
+
+	foreach(cell, details)
+		tell(verify, kind, lfirst(cell));
+}
+
+/* ---- up to where ---- */
+
+/*
+ * Batch records are read as they are now, the rest by a snapshot. With the same
+ * record before and after it was taken, they are one moment.
+ */
+static void
+take_snapshot(Verify *verify)
+{
+	for (;;)
+	{
+		SxBatchRecord *before = sx_batch_record_last(verify->query->id);
+		SxBatchRecord *after;
+
+		PushActiveSnapshot(GetLatestSnapshot());
+		after = sx_batch_record_last(verify->query->id);
+		verify->record = after;
+		if (after == NULL || (before != NULL && before->batch_id == after->batch_id))
+			return;
+		PopActiveSnapshot();
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+static const char *
+offset_of(const SxBatchRecord *record, Oid stream)
+{
+	for (int i = 0; record != NULL && i < record->nsources; i++)
+		if (record->sources[i].relid == stream)
+			return record->sources[i].end;
+	return NULL;
+}
+
+/* False: the rows that the query read can't be read again; says so. */
+static bool
+make_range(Verify *verify, const SxBatchRecord *beginning, SxBatchSource *range, Oid stream)
+{
+	SxSource   *source = sx_source_open(stream);
+	const SxSourceRoutine *routine = source->routine;
+	const char *start = offset_of(beginning, stream);
+	const char *end = offset_of(verify->record, stream);
+	SxChoose	choose = {
+		.snapshot = GetActiveSnapshot(),
+		.now = GetCurrentTransactionStartTimestamp(),
+		.max_rows = PG_INT64_MAX,
+	};
+
+	source->quarantine = verify->query->options.quarantine;
+	range->source = source;
+	range->counted = true;
+	if (end == NULL)
+		return true;
+	if (routine->retained == NULL)
+	{
+		tell(verify, "not checked", psprintf("rows of stream %s, which is of kind \"%s\", cannot be read again",
+											 source->name, routine->name));
+		return false;
+	}
+	range->end = routine->offset_parse(source, end);
+	if (start == NULL && (verify->query->options.starting_latest || routine->initial_varies))
+	{
+		tell(verify, "not checked", psprintf("where in stream %s the query began is not recorded", source->name));
+		return false;
+	}
+	range->start = start != NULL ? routine->offset_parse(source, start) :
+		routine->initial(source, false, &choose);
+	if (!routine->retained(source, range->start, range->end))
+	{
+		tell(verify, "not checked", psprintf("stream %s no longer has all rows that the query has read",
+											 source->name));
+		return false;
+	}
+	return true;
+}
+
+static bool
+make_ranges(Verify *verify)
+{
+	SxBatchRecord *beginning = sx_batch_record_read(verify->query->id, -1);
+	bool		result = true;
+
+	verify->sources.n = verify->plan->nsources;
+	verify->sources.sources = palloc0(sizeof(SxBatchSource) * Max(verify->plan->nsources, 1));
+	for (int i = 0; i < verify->plan->nsources; i++)
+		result &= make_range(verify, beginning, &verify->sources.sources[i],
+							 verify->plan->sources[i].relid);
+	return result;
+}
+
+/* Rows that the answer would hold and the query left out; false: nothing can be compared. */
+static bool
+tell_left_out(Verify *verify)
+{
+	SxFlowTotals totals;
+
+	sx_progress_read_totals(verify->record->progress, &totals);
+	if (totals.late > 0)
+		tell(verify, "not checked",
+			 psprintf(INT64_FORMAT " rows came late and were left out, or were late for some of their windows; which ones is not recorded, so that differences may come from them",
+					  totals.late));
+	if (totals.quarantined > 0)
+		tell(verify, "not checked",
+			 psprintf(INT64_FORMAT " rows were put into the quarantine; the query as a batch would fail or count them",
+					  totals.quarantined));
+	return totals.quarantined == 0;
+}
+
+/* ---- the comparison ---- */
+
+/* What is compared of a column: floats to ten digits, since sums depend on the order. */
+static void
+append_columns(Verify *verify, StringInfo sql, Relation sink, bool casts)
+{
+	TupleDesc	desc = verify->plan->result;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		const char *name = NameStr(TupleDescAttr(desc, i)->attname);
+		const char *column = quote_identifier(name);
+		AttrNumber	attnum = get_attnum(RelationGetRelid(sink), name);
+		Form_pg_attribute att;
+
+		if (attnum <= 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_COLUMN),
+					 errmsg("column \"%s\" of table \"%s\" does not exist", name,
+							RelationGetRelationName(sink))));
+		att = TupleDescAttr(RelationGetDescr(sink), attnum - 1);
+		appendStringInfoString(sql, ", ");
+		if (!casts)
+			appendStringInfoString(sql, column);
+		else
+			appendStringInfo(sql, "%s::%s", column,
+							 format_type_with_typemod(att->atttypid, att->atttypmod));
+		if (att->atttypid == FLOAT4OID)
+			appendStringInfoString(sql, "::pg_catalog.numeric");
+		appendStringInfo(sql, " AS %s", column);
+	}
+}
+
+/* The columns of the key, with a text before each. */
+static char *
+key_columns(const Verify *verify, const char *before_name)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < verify->plan->nkeys; i++)
+	{
+		const char *name = NameStr(TupleDescAttr(verify->plan->result, verify->plan->keys[i] - 1)->attname);
+
+		if (list.len > 0)
+			appendStringInfoString(&list, ", ");
+		if (before_name != NULL)
+			appendStringInfo(&list, "%s, ", quote_literal_cstr(name));
+		appendStringInfo(&list, "%s", quote_identifier(name));
+	}
+	return list.data;
+}
+
+static char *
+comparison(Verify *verify, Relation sink)
+{
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	appendStringInfoString(&sql, "WITH \"streamx both\" AS (SELECT 1 AS \"streamx side\"");
+	append_columns(verify, &sql, sink, true);
+	appendStringInfoString(&sql, " FROM \"" ANSWER_ENR "\" UNION ALL SELECT 2");
+	append_columns(verify, &sql, sink, false);
+	appendStringInfo(&sql, " FROM %s), ",
+					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(sink)),
+												RelationGetRelationName(sink)));
+	appendStringInfoString(&sql, "\"streamx rows\" AS (SELECT \"streamx b\".*, pg_catalog.to_jsonb(\"streamx b\") OPERATOR(pg_catalog.-) 'streamx side' AS \"streamx row\" FROM \"streamx both\" \"streamx b\") ");
+	if (verify->plan->nkeys > 0)
+		appendStringInfo(&sql,
+						 "SELECT CASE WHEN f IS NULL THEN 'missing' WHEN e IS NULL THEN 'unexpected' ELSE 'different' END, k, "
+						 "CASE WHEN pg_catalog.jsonb_array_length(e) OPERATOR(pg_catalog.=) 1 THEN e OPERATOR(pg_catalog.->) 0 ELSE e END, "
+						 "CASE WHEN pg_catalog.jsonb_array_length(f) OPERATOR(pg_catalog.=) 1 THEN f OPERATOR(pg_catalog.->) 0 ELSE f END, "
+						 "NULL::pg_catalog.text FROM ("
+						 "SELECT pg_catalog.jsonb_build_object(%s) AS k, "
+						 "pg_catalog.jsonb_agg(\"streamx row\" ORDER BY \"streamx row\") FILTER (WHERE \"streamx side\" OPERATOR(pg_catalog.=) 1) AS e, "
+						 "pg_catalog.jsonb_agg(\"streamx row\" ORDER BY \"streamx row\") FILTER (WHERE \"streamx side\" OPERATOR(pg_catalog.=) 2) AS f "
+						 "FROM \"streamx rows\" GROUP BY %s) g WHERE e IS DISTINCT FROM f",
+						 key_columns(verify, ""), key_columns(verify, NULL));
+	else
+		appendStringInfoString(&sql,
+							   "SELECT CASE WHEN e OPERATOR(pg_catalog.>) f THEN 'missing' ELSE 'unexpected' END, NULL::pg_catalog.jsonb, "
+							   "CASE WHEN e OPERATOR(pg_catalog.>) 0 THEN r END, CASE WHEN f OPERATOR(pg_catalog.>) 0 THEN r END, "
+							   "CASE WHEN e OPERATOR(pg_catalog.+) f OPERATOR(pg_catalog.>) 1 THEN pg_catalog.format('expected %s times, found %s times', e, f) END "
+							   "FROM (SELECT \"streamx row\" AS r, "
+							   "pg_catalog.count(*) FILTER (WHERE \"streamx side\" OPERATOR(pg_catalog.=) 1) AS e, "
+							   "pg_catalog.count(*) FILTER (WHERE \"streamx side\" OPERATOR(pg_catalog.=) 2) AS f "
+							   "FROM \"streamx rows\" GROUP BY \"streamx row\") g WHERE e OPERATOR(pg_catalog.<>) f");
+	return sql.data;
+}
+
+/* Returns how many differences there are. */
+static uint64
+compare(Verify *verify, Tuplestorestate *answer)
+{
+	Relation	sink = table_open(verify->query->sink_relation, AccessShareLock);
+	EphemeralNamedRelation enr = palloc0(sizeof(EphemeralNamedRelationData));
+	uint64		n;
+
+	enr->md.name = ANSWER_ENR;
+	enr->md.reliddesc = InvalidOid;
+	enr->md.tupdesc = verify->plan->result;
+	enr->md.enrtype = ENR_NAMED_TUPLESTORE;
+	enr->md.enrtuples = 10000;
+	enr->reldata = answer;
+	SPI_connect();
+	SPI_register_relation(enr);
+	if (SPI_execute(comparison(verify, sink), true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "comparison failed");
+	n = SPI_processed;
+	for (uint64 i = 0; i < n; i++)
+	{
+		Datum		values[NCOLS];
+		bool		nulls[NCOLS];
+
+		for (int column = 0; column < NCOLS; column++)
+			values[column] = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, column + 1,
+										   &nulls[column]);
+		tuplestore_putvalues(verify->rsinfo->setResult, verify->rsinfo->setDesc, values, nulls);
+	}
+	SPI_finish();
+	table_close(sink, NoLock);
+	return n;
+}
+
+/* ---- all of it ---- */
+
+/* Values mean what they mean to the query's worker. */
+static void
+apply_settings(const SxQuery *query)
+{
+	ListCell   *cell;
+
+	foreach(cell, query->settings)
+	{
+		char	   *name = pstrdup(lfirst(cell));
+		char	   *equals = strchr(name, '=');
+
+		if (equals == NULL)
+			continue;
+		*equals = '\0';
+		(void) set_config_option(name, equals + 1, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+								 true, 0, false);
+	}
+}
+
+static void
+verify_as_owner(Verify *verify)
+{
+	Tuplestorestate *answer;
+	List	   *unknown = sx_batch_answer_unknown(verify->plan);
+
+	tell_all(verify, "not checked", unknown);
+	if (!tell_left_out(verify) || unknown != NIL || !make_ranges(verify))
+		return;
+	answer = sx_batch_answer(verify->plan, &verify->sources, verify->record->watermark);
+	(void) set_config_option("extra_float_digits", "-5", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+	if (compare(verify, answer) > 0)
+		tell_all(verify, "note", sx_batch_answer_caveats(verify->plan));
+	tuplestore_end(answer);
+	for (int i = 0; i < verify->sources.n; i++)
+		verify->sources.sources[i].source->routine->close(verify->sources.sources[i].source);
+}
+
+Datum
+sx_api_verify(PG_FUNCTION_ARGS)
+{
+	Verify		verify = {.rsinfo = (ReturnSetInfo *) fcinfo->resultinfo};
+	SxUserSwitch saved;
+	int			level;
+
+	verify.query = sx_api_owned_query(sx_api_name_arg(fcinfo));
+	InitMaterializedSRF(fcinfo, 0);
+	if (verify.query->sink_kind != SX_SINK_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("query \"%s\" cannot be verified", verify.query->name),
+				 errdetail("Its sink is not a table, so that what it has written cannot be read.")));
+	take_snapshot(&verify);
+	if (sx_query_is_copy(verify.query) || verify.record == NULL || verify.record->batch_id < 0)
+		tell(&verify, "not checked", "the query has not committed a batch yet");
+	else
+	{
+		verify.plan = sx_query_view_plan(verify.query, false);
+		sx_user_become(&saved, verify.query->owner);
+		level = NewGUCNestLevel();
+		apply_settings(verify.query);
+		verify_as_owner(&verify);
+		AtEOXact_GUC(true, level);
+		sx_user_back(&saved);
+	}
+	PopActiveSnapshot();
+	return (Datum) 0;
+}
