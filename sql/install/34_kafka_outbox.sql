@@ -21,7 +21,8 @@ CREATE TABLE streamx.kafka_publication (
 	state text NOT NULL,			-- publishing, sink_ahead, sink_unknown, failed
 	on_rewind text,
 	error text,
-	error_at timestamptz
+	error_at timestamptz,
+	max_bytes int					-- that the topic takes at once; NULL: not known
 );
 COMMENT ON TABLE streamx.kafka_publication IS 'How far the publisher is with each stream of Kafka; read streamx.outbox instead.';
 REVOKE ALL ON streamx.kafka_outbox, streamx.kafka_publication FROM PUBLIC;

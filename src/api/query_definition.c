@@ -158,10 +158,37 @@ choose_sink(SxQuery *query, const char *sink)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("option \"directory\" is only for the sink \"directory\"")));
-	if (query->options.key_columns != NULL && query->sink_kind != SX_SINK_KAFKA)
+	if (query->options.key_columns != NULL && query->sink_kind != SX_SINK_KAFKA &&
+		query->sink_kind != SX_SINK_TABLE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("option \"key_columns\" is only for a sink in Kafka")));
+				 errmsg("option \"key_columns\" is only for a table or a stream of Kafka")));
+}
+
+/* A table that keeps the newest row of each key (sink/table_keep.c) needs to be told which that is. */
+static void
+check_keep(const SxQuery *query, const SxPlan *plan)
+{
+	if (query->options.delete_when != NULL &&
+		(query->options.key_columns == NULL || query->sink_kind != SX_SINK_TABLE))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("option \"delete_when\" needs a table and option \"key_columns\""),
+				 errdetail("It says which rows delete that of their key from the table.")));
+	if (query->options.key_columns == NULL || query->sink_kind != SX_SINK_TABLE)
+		return;
+	if (query->output_mode != SX_OUTPUT_UPDATE)
+		ereport(ERROR,
+				(errcode(ERRCODE_SX_OUTPUT_MODE),
+				 errmsg("option \"key_columns\" of a table needs output mode \"update\""),
+				 errdetail("In that mode the table keeps the newest row of each key.")));
+	if (plan->order_lost != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("query \"%s\" does not tell which row of a key is the newest", query->name),
+				 errdetail("Option \"key_columns\" keeps the last row of each key in the order of the stream; %s may change that order, or has none.",
+						   plan->order_lost),
+				 errhint("Select from one stream of Kafka only, and join or aggregate when the table is read; or leave the option out.")));
 }
 
 static Oid
@@ -196,6 +223,7 @@ prepare_sink(SxQuery *query, const SxPlan *plan)
 	SxSinkConfig config = {0};
 	SxUserSwitch saved;
 
+	check_keep(query, plan);
 	config.query = query;
 	config.desc = plan->result;
 	config.nkeys = plan->nkeys;

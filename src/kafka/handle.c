@@ -5,7 +5,8 @@
  * exit() runs the clean-up of OpenSSL, which the library's threads must not survive:
  * they would read what is freed, crash, and take the server down with them. So a
  * process that ends waits a moment for those that are ending, and leaves by _exit()
- * if there still are any; by then everything that the server cleans up is done.
+ * if there still are any; by then everything that the server cleans up is done. A
+ * handle that a call was left behind in does not end within that moment.
  */
 #include "postgres.h"
 
@@ -19,7 +20,7 @@
 #include "base/wake.h"
 #include "kafka/handle.h"
 
-#define EXIT_WAIT_MS	1000
+#define EXIT_WAIT_MS	300
 
 struct SxKafkaHandle
 {
@@ -44,10 +45,11 @@ struct SxKafkaJob
 	JobState	state;
 };
 
-/* Of all this, and of nhandles. Held for a few instructions only. */
+/* Of all this, and of the numbers. Held for a few instructions only. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int	nhandles = 0;		/* not yet destroyed */
+static int	nending = 0;		/* of them, those that nobody uses any more */
 static int	nopen = 0;			/* of them, those that were not released; main only */
 static bool exit_registered = false;
 
@@ -73,7 +75,12 @@ wait_for_handles(int at_most, int wait_ms)
 static void
 at_exit(int code, Datum arg)
 {
-	if (nopen > 0 || !wait_for_handles(0, EXIT_WAIT_MS))
+	bool		in_use;
+
+	pthread_mutex_lock(&lock);
+	in_use = nhandles > nending;
+	pthread_mutex_unlock(&lock);
+	if (nopen > 0 || in_use || !wait_for_handles(0, EXIT_WAIT_MS))
 		_exit(code);
 }
 
@@ -107,6 +114,7 @@ destroy(void *arg)
 	free(handle);
 	pthread_mutex_lock(&lock);
 	nhandles--;
+	nending--;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
 	return NULL;
@@ -120,6 +128,7 @@ let_go(SxKafkaHandle *handle)
 
 	pthread_mutex_lock(&lock);
 	last = --handle->references == 0;
+	nending += last;
 	pthread_mutex_unlock(&lock);
 	return last;
 }

@@ -161,6 +161,7 @@ typedef struct SxPlan
 	AttrNumber *keys;			/* NULL where the keys are not all in the result */
 	char	   *keys_missing;	/* then: the grouping column that is missing, for the message */
 	char	   *keys_multiplied;	/* or: what may make several rows of one above the aggregation */
+	char	   *order_lost;		/* what may bring rows into another order than the stream's; NULL: nothing */
 	Query	   *touched;		/* D14: keys of all touched groups, over the operator's output; NULL if not needed */
 
 	char	   *layout;			/* text of the state's layout, compared at every start */

@@ -75,7 +75,8 @@ typedef struct SxQueryOptions
 	bool		starting_latest;	/* starting_offsets: earliest (false) or latest */
 	bool		changelog;		/* false: snapshot of touched key groups per batch */
 	const char *directory;		/* of the directory sink */
-	const char *key_columns;	/* of the Kafka sink; NULL: as the stream says */
+	const char *key_columns;	/* of a Kafka sink (NULL: as the stream says), or of a table that keeps the newest row of each key */
+	const char *delete_when;	/* of such a table: result column that says that the key is to go; NULL: none */
 } SxQueryOptions;
 
 typedef struct SxQuery

@@ -93,6 +93,13 @@ set_changelog(SxQueryOptions *options, const char *value)
 }
 
 static bool
+set_delete_when(SxQueryOptions *options, const char *value)
+{
+	options->delete_when = pstrdup(value);
+	return value[0] != '\0';
+}
+
+static bool
 set_directory(SxQueryOptions *options, const char *value)
 {
 	options->directory = pstrdup(value);
@@ -196,6 +203,7 @@ static const OptionRow option_rows[] = {
 	{"batch_rows", "a number of rows, at least 1", set_batch_rows},
 	{"batches_to_retain", "a number of batches, at least 2", set_batches_to_retain},
 	{"changelog_checkpointing", "true or false", set_changelog},
+	{"delete_when", "the name of a result column of type boolean", set_delete_when},
 	{"directory", "an absolute path on the server", set_directory},
 	{"idle_timeout", "an interval such as \"5 minutes\", or \"off\"", set_idle_timeout},
 	{"key_columns", "names of result columns, separated by commas", set_key_columns},

@@ -25,12 +25,14 @@
 
 #include "format/format.h"
 #include "kafka/settings.h"
+#include "kafka/topic_limit.h"
 #include "sink/kafka_intent.h"
 #include "sink/kafka_rows.h"
 
 /* What a record needs beside key and value, by the library's own reckoning. */
 #define RECORD_OVERHEAD	70
 #define MAX_TOPIC		249
+#define MAX_KEY_SHOWN	60		/* bytes, in an error */
 
 typedef enum Part
 {
@@ -60,8 +62,12 @@ struct SxKafkaRows
 	TupleDesc	key_desc;		/* of several: a JSON object */
 	FmgrInfo   *key_out;		/* of one: its text */
 
-	char	   *last_topic;		/* that the intent names last; NULL: none yet */
+	char	   *last_topic;		/* that the intent names last, with a zero behind it; NULL: none yet */
 	int			last_topic_size;
+	int			topic_limit;	/* its own; -1: not known */
+	int			(*ask_topic_limit) (void *arg, const char *topic, bool anew);
+	void	   *ask_arg;
+	int64		number;			/* of the row */
 };
 
 /* ---- bytes ---- */
@@ -375,6 +381,8 @@ sx_kafka_rows_open(const SxKafkaRowsConfig *config)
 	rows->desc = CreateTupleDescCopy(config->desc);
 	rows->topic = config->topic != NULL ? pstrdup(config->topic) : NULL;
 	rows->max_bytes = config->max_bytes;
+	rows->ask_topic_limit = config->topic_limit;
+	rows->ask_arg = config->topic_limit_arg;
 	rows->from_value = palloc0(sizeof(bool) * Max(rows->desc->natts, 1));
 	rows->fields = palloc0(sizeof(char *) * Max(rows->desc->natts, 1));
 	if (raw)
@@ -405,6 +413,13 @@ sx_kafka_rows_open(const SxKafkaRowsConfig *config)
 
 void
 sx_kafka_rows_begin(SxKafkaRows *rows)
+{
+	rows->number = 0;
+	sx_kafka_rows_next_part(rows);
+}
+
+void
+sx_kafka_rows_next_part(SxKafkaRows *rows)
 {
 	if (rows->last_topic != NULL)
 		pfree(rows->last_topic);
@@ -660,6 +675,80 @@ row_partition(SxKafkaRows *rows, TupleTableSlot *slot)
 	return partition;
 }
 
+/* Which row, for an error: its number, and its key if that can be shown. */
+static char *
+describe_row(const SxKafkaRows *rows, const char *key, int key_len)
+{
+	int			shown;
+
+	if (key == NULL || GetDatabaseEncoding() != PG_UTF8 || !pg_verify_mbstr(PG_UTF8, key, key_len, true))
+		return psprintf("Row %lld", (long long) rows->number);
+	shown = pg_mbcliplen(key, key_len, MAX_KEY_SHOWN);
+	return psprintf("Row %lld, with key \"%.*s%s\"", (long long) rows->number,
+					shown, key, shown < key_len ? "..." : "");
+}
+
+static void
+check_own_limit(const SxKafkaRows *rows, int64 size, const char *key, int key_len)
+{
+	if (size > rows->max_bytes)
+		ereport(ERROR,
+				(errcode(ERRCODE_STRING_DATA_RIGHT_TRUNCATION),
+				 errmsg("a record for stream \"%s\" is too large for Kafka", rows->stream),
+				 errdetail("%s: key, value and headers have %lld bytes, %d are allowed.",
+						   describe_row(rows, key, key_len), (long long) size, rows->max_bytes),
+				 errhint("Raise the option \"kafka.message.max.bytes\" of the stream and \"max.message.bytes\" of the topic.")));
+}
+
+/* Of the topic that was named last. A broker that has raised its limit meanwhile is asked first. */
+static void
+check_topic_limit(SxKafkaRows *rows, int64 size, const char *key, int key_len)
+{
+	if (rows->topic_limit < 0 || size <= rows->topic_limit)
+		return;
+	rows->topic_limit = rows->ask_topic_limit(rows->ask_arg, rows->last_topic, true);
+	if (rows->topic_limit >= 0 && size > rows->topic_limit)
+		ereport(ERROR,
+				(errcode(ERRCODE_STRING_DATA_RIGHT_TRUNCATION),
+				 errmsg("a record for stream \"%s\" is too large for topic \"%s\"",
+						rows->stream, rows->last_topic),
+				 errdetail("%s: its record needs %lld bytes, the topic takes %d.",
+						   describe_row(rows, key, key_len), (long long) size, rows->topic_limit),
+				 errhint("Raise \"max.message.bytes\" of the topic, or leave such rows out.")));
+}
+
+/* What the names and values of encoded headers take in a record. */
+static size_t
+header_bytes(StringInfo headers, uint32 *n)
+{
+	const char *at = headers->data + sizeof(*n);
+	const char *end = headers->data + headers->len;
+	size_t		size = 0;
+
+	memcpy(n, headers->data, sizeof(*n));
+	for (uint32 i = 0; i < 2 * *n; i++)
+	{
+		SxKafkaBytes bytes;
+
+		at = sx_kafka_bytes_read(at, end, &bytes);
+		size += bytes.len + sx_kafka_length_bytes(bytes.data != NULL ? (int64) bytes.len : -1);
+	}
+	return size;
+}
+
+static void
+name_topic(SxKafkaRows *rows, const char *topic, int topic_len)
+{
+	if (rows->last_topic != NULL)
+		pfree(rows->last_topic);
+	rows->last_topic = MemoryContextAlloc(GetMemoryChunkContext(rows), topic_len + 1);
+	memcpy(rows->last_topic, topic, topic_len);
+	rows->last_topic[topic_len] = '\0';
+	rows->last_topic_size = topic_len;
+	rows->topic_limit = rows->ask_topic_limit == NULL ? -1 :
+		rows->ask_topic_limit(rows->ask_arg, rows->last_topic, false);
+}
+
 static void
 put_record(SxKafkaRows *rows, const char *topic, int topic_len, int32 partition,
 		   const char *key, int key_len, const char *value, int value_len,
@@ -667,23 +756,15 @@ put_record(SxKafkaRows *rows, const char *topic, int topic_len, int32 partition,
 {
 	bool		names_topic = rows->last_topic == NULL ||
 		rows->last_topic_size != topic_len || memcmp(rows->last_topic, topic, topic_len) != 0;
-	int64		size = (int64) RECORD_OVERHEAD + key_len + value_len + (headers ? headers->len : 0);
+	uint32		nheaders = 0;
+	size_t		header_size = headers != NULL ? header_bytes(headers, &nheaders) : 0;
 
-	if (size > rows->max_bytes)
-		ereport(ERROR,
-				(errcode(ERRCODE_STRING_DATA_RIGHT_TRUNCATION),
-				 errmsg("a record for stream \"%s\" is too large for Kafka", rows->stream),
-				 errdetail("Key, value and headers have %lld bytes, %d are allowed.",
-						   (long long) size, rows->max_bytes),
-				 errhint("Raise the option \"kafka.message.max.bytes\" of the stream and \"max.message.bytes\" of the topic.")));
+	check_own_limit(rows, (int64) RECORD_OVERHEAD + key_len + value_len + (headers ? headers->len : 0),
+					key, key_len);
 	if (names_topic)
-	{
-		if (rows->last_topic != NULL)
-			pfree(rows->last_topic);
-		rows->last_topic = MemoryContextAlloc(GetMemoryChunkContext(rows), Max(topic_len, 1));
-		memcpy(rows->last_topic, topic, topic_len);
-		rows->last_topic_size = topic_len;
-	}
+		name_topic(rows, topic, topic_len);
+	check_topic_limit(rows, sx_kafka_batch_bytes(key != NULL, key_len, value != NULL, value_len,
+												 nheaders, header_size), key, key_len);
 	appendStringInfoChar(intent,
 						 (names_topic ? SX_KAFKA_TOPIC : 0) |
 						 (partition >= 0 ? SX_KAFKA_PARTITION : 0) |
@@ -716,6 +797,7 @@ sx_kafka_rows_put(SxKafkaRows *rows, TupleTableSlot *slot, StringInfo intent)
 	bool		has_headers = false;
 
 	slot_getallattrs(slot);
+	rows->number++;
 	topic = row_topic(rows, slot, &topic_len);
 	key = encode_key(rows, slot, &key_len);
 	value = encode_value(rows, slot, &value_len);

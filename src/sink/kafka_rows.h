@@ -27,6 +27,13 @@ typedef struct SxKafkaRowsConfig
 	List	   *format_options;	/* of the stream */
 	const char *key_columns;	/* comma-separated; NULL: none */
 	int			max_bytes;		/* of a record */
+
+	/*
+	 * Optional. What the topic takes of a batch of records, -1: not known. anew: it
+	 * would be the reason to refuse a record, so what is known is asked for again.
+	 */
+	int			(*topic_limit) (void *arg, const char *topic, bool anew);
+	void	   *topic_limit_arg;
 } SxKafkaRowsConfig;
 
 /* Checks; errors with hints. In CurrentMemoryContext; desc is copied. */
@@ -43,7 +50,10 @@ extern bool sx_kafka_rows_has_key(SxKafkaRows *rows, int nkeys, const AttrNumber
 extern void sx_kafka_rows_put_tombstone(SxKafkaRows *rows, TupleTableSlot *slot,
 										int nkeys, const AttrNumber *keys, StringInfo intent);
 
-/* A new intent begins: its first record names its topic. */
+/* A new intent begins: its first record names its topic. Rows are counted from here, for people. */
 extern void sx_kafka_rows_begin(SxKafkaRows *rows);
+
+/* A new part of it, whose first record names its topic, too. */
+extern void sx_kafka_rows_next_part(SxKafkaRows *rows);
 
 #endif

@@ -53,9 +53,18 @@ open_stream(const SxSinkConfig *config)
 	return rel;
 }
 
+/* Nothing is asked before the mark was read: then the brokers are there. */
+static int
+topic_limit(void *arg, const char *topic, bool anew)
+{
+	KafkaSink  *self = arg;
+
+	return sx_kafka_target_topic_limit(self->target, topic, anew);
+}
+
 /* Key columns of the query go before those of the stream. */
 static SxKafkaRows *
-open_rows(Relation rel, const SxKafkaStream *stream, const SxSinkConfig *config)
+open_rows(Relation rel, const SxKafkaStream *stream, const SxSinkConfig *config, KafkaSink *self)
 {
 	SxKafkaRowsConfig rows = {
 		.stream = rel,
@@ -67,6 +76,8 @@ open_rows(Relation rel, const SxKafkaStream *stream, const SxSinkConfig *config)
 		.key_columns = config->query->options.key_columns != NULL ?
 			config->query->options.key_columns : stream->key_columns,
 		.max_bytes = stream->max_bytes,
+		.topic_limit = self != NULL ? topic_limit : NULL,
+		.topic_limit_arg = self,
 	};
 
 	return sx_kafka_rows_open(&rows);
@@ -78,7 +89,7 @@ kafka_prepare(SxQuery *query, const SxSinkConfig *config)
 {
 	Relation	rel = open_stream(config);
 
-	(void) open_rows(rel, sx_kafka_stream_read(RelationGetRelid(rel)), config);
+	(void) open_rows(rel, sx_kafka_stream_read(RelationGetRelid(rel)), config, NULL);
 	table_close(rel, NoLock);
 }
 
@@ -91,7 +102,7 @@ kafka_open(const SxSinkConfig *config)
 	self->sink.routine = &sx_kafka_sink;
 	self->config = sx_sink_config_copy(config);
 	self->stream = sx_kafka_stream_read(RelationGetRelid(rel));
-	self->rows = open_rows(rel, self->stream, config);
+	self->rows = open_rows(rel, self->stream, config, self);
 	self->sink.description = psprintf("KafkaTable[%s]", self->stream->mark_topic);
 	table_close(rel, NoLock);
 	self->target =

@@ -24,6 +24,7 @@
 #include "base/errors.h"
 #include "base/wake.h"
 #include "kafka/client.h"
+#include "kafka/topic_limit.h"
 #include "registry/query.h"
 #include "sink/kafka_publisher.h"
 #include "sink/kafka_target.h"
@@ -32,6 +33,8 @@
 #define REASON_SIZE		512
 #define SILENT_MS		2000	/* a transaction that takes longer is worth a word */
 #define DEFAULT_MAX_BYTES	1000000
+#define SMALLER_BATCHES	8		/* times, when a topic refuses one */
+#define LIMIT_MS		2000	/* for an answer about the limit of a topic */
 
 /* Only when it is over does the library give up what got stuck as a broker went down. */
 #define TRANSACTION_MS	"20000"
@@ -55,13 +58,29 @@ struct SxKafkaTarget
 	char	   *run;			/* this process, as a uuid */
 	char		run_before[64];	/* whose mark was there when we began; "": none */
 
+	/*
+	 * Batches of records: the library sends up to batch_bytes at once, and a topic may
+	 * take less.  0: as the settings say.
+	 */
+	bool		compressed;
+	List	   *limits;			/* TopicLimit * */
+	int			batch_bytes;
+
 	SxKafkaClient *client;		/* the producer; NULL: lost, to be opened again */
+	bool		taken;			/* it has the identity */
+	int			opened_batch_bytes;
 	SxKafkaPublisher *publisher;	/* NULL before begin */
 	int64		last_end;		/* newest batch handed over, with its mark */
 	int64		marked_at;		/* seconds; when the mark was written last */
 	char		token[64];		/* of the newest batch that was handed over, or is there */
 	char		trouble[256];
 };
+
+typedef struct TopicLimit
+{
+	char	   *topic;
+	int			bytes;			/* -1: not known */
+} TopicLimit;
 
 /* What the metadata of a mark says. */
 typedef struct Mark
@@ -125,7 +144,7 @@ static void
 open_producer(SxKafkaTarget *target)
 {
 	MemoryContext oldcontext = MemoryContextSwitchTo(target->context);
-	const char *extra[13] = {
+	const char *extra[15] = {
 		"transactional.id", target->transactional_id,
 		"enable.idempotence", "true",
 		"queue.buffering.max.kbytes", QUEUE_KB,
@@ -149,7 +168,14 @@ open_producer(SxKafkaTarget *target)
 		extra[n++] = "linger.ms";
 		extra[n++] = "0";
 	}
+	if (target->batch_bytes > 0)
+	{
+		extra[n++] = "batch.size";
+		extra[n++] = psprintf("%d", target->batch_bytes);
+	}
 	target->client = sx_kafka_client_open(RD_KAFKA_PRODUCER, target->settings, extra, 0);
+	target->taken = false;
+	target->opened_batch_bytes = target->batch_bytes;
 	MemoryContextSwitchTo(oldcontext);
 }
 
@@ -163,6 +189,64 @@ close_producer(SxKafkaTarget *target)
 	target->client = NULL;
 }
 
+/* ---- what topics take at once ---- */
+
+/* What the producer sends at once at most, by what is set and by what was learnt. */
+static int
+largest_batch(const SxKafkaTarget *target)
+{
+	const char *set = sx_kafka_settings_get(target->settings, "batch.size");
+	int			bytes = set != NULL ? atoi(set) : DEFAULT_MAX_BYTES;
+
+	return target->batch_bytes > 0 ? Min(target->batch_bytes, bytes) : bytes;
+}
+
+static TopicLimit *
+find_limit(SxKafkaTarget *target, const char *topic)
+{
+	TopicLimit *limit;
+	ListCell   *lc;
+	MemoryContext oldcontext;
+
+	foreach(lc, target->limits)
+	{
+		limit = lfirst(lc);
+		if (strcmp(limit->topic, topic) == 0)
+			return limit;
+	}
+	oldcontext = MemoryContextSwitchTo(target->context);
+	limit = palloc(sizeof(TopicLimit));
+	limit->topic = pstrdup(topic);
+	limit->bytes = -1;
+	target->limits = lappend(target->limits, limit);
+	MemoryContextSwitchTo(oldcontext);
+	return limit;
+}
+
+int
+sx_kafka_target_topic_limit(SxKafkaTarget *target, const char *topic, bool anew)
+{
+	int			nknown = list_length(target->limits);
+	TopicLimit *limit = find_limit(target, topic);
+	int			bytes;
+
+	if (target->client == NULL || (!anew && nknown == list_length(target->limits)))
+		return target->compressed ? -1 : limit->bytes;
+	bytes = sx_kafka_topic_limit(target->client, topic, LIMIT_MS);
+	if (bytes >= 0)
+		limit->bytes = bytes;
+	if (limit->bytes > 0 && limit->bytes < largest_batch(target))
+		target->batch_bytes = limit->bytes;
+	return target->compressed ? -1 : limit->bytes;
+}
+
+int
+sx_kafka_target_known_limit(SxKafkaTarget *target)
+{
+	return target->stream->topic == NULL || target->compressed ? -1 :
+		find_limit(target, target->stream->topic)->bytes;
+}
+
 SxKafkaTarget *
 sx_kafka_target_open(const SxKafkaStream *stream, Oid user, const char *identity, int answer_ms)
 {
@@ -174,6 +258,7 @@ sx_kafka_target_open(const SxKafkaStream *stream, Oid user, const char *identity
 	target->stream = stream;
 	/* Once: later clients are made outside of transactions. */
 	target->settings = sx_kafka_settings(table->serverid, user, table->options);
+	target->compressed = sx_kafka_compresses(target->settings);
 	target->answer_ms = answer_ms;
 	target->identity = pstrdup(identity);
 	target->transactional_id = psprintf("streamx-" UINT64_FORMAT "-%s-0-0",
@@ -434,6 +519,13 @@ sx_kafka_target_mark(SxKafkaTarget *target, const char **foreign)
 	Mark		mark;
 
 	check_topic(target);
+	if (target->stream->topic != NULL)
+		(void) sx_kafka_target_topic_limit(target, target->stream->topic, true);
+	if (!target->taken && target->batch_bytes != target->opened_batch_bytes)
+	{
+		close_producer(target);
+		open_producer(target);
+	}
 	read_mark(target, &mark);
 	target->marked_at = mark.at;
 	strlcpy(target->run_before, mark.run, sizeof(target->run_before));
@@ -485,6 +577,7 @@ sx_kafka_target_take(SxKafkaTarget *target)
 	code = sx_kafka_call(target->client, init_transactions, call, free);
 	said = pstrdup(call->reason);
 	free(call);
+	target->taken = code == RD_KAFKA_RESP_ERR_NO_ERROR;
 	if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
 		sx_kafka_raise(target->client, code, said, "could not begin to write to topic \"%s\"",
 					   target->stream->mark_topic);
@@ -612,7 +705,13 @@ sx_kafka_target_resume(SxKafkaTarget *target)
 		sx_kafka_publisher_failed(target->publisher, &failure))
 	{
 		check_fenced(target);
-		if (failure.fatal || failure.fenced)
+		/*
+		 * Each of its records was small enough when it was checked, so the batch of
+		 * them was not; until each goes alone.
+		 */
+		if (failure.code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
+			target->batch_bytes = Max(largest_batch(target) / SMALLER_BATCHES, 1);
+		if (failure.fatal || failure.fenced || target->batch_bytes != target->opened_batch_bytes)
 			close_producer(target);
 		else if (!sx_kafka_publisher_reset(target->publisher))
 			raise_failure(target, &failure);

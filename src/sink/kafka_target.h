@@ -67,6 +67,15 @@ extern void sx_kafka_target_take(SxKafkaTarget *target);
 /* Starts publishing; mark as just read. */
 extern void sx_kafka_target_begin(SxKafkaTarget *target, int64 mark);
 
+/*
+ * What the topic takes of a batch of records; -1: not known, or records are compressed.
+ * Asks the brokers where nothing is known, or anew; they may take two seconds.
+ */
+extern int	sx_kafka_target_topic_limit(SxKafkaTarget *target, const char *topic, bool anew);
+
+/* The same of the stream's topic as it was when the mark was read; -1 too where rows name their topics. */
+extern int	sx_kafka_target_known_limit(SxKafkaTarget *target);
+
 /* An intent, or a piece of one. False: come again when the latch is set. */
 extern bool sx_kafka_target_put(SxKafkaTarget *target, const char *bytes, int len);
 extern bool sx_kafka_target_end(SxKafkaTarget *target, int64 batch_id, const char *token);

@@ -23,6 +23,7 @@
 #include "sink/kafka_rows.h"
 #include "sink/kafka_target.h"
 #include "sink/kafka_writer.h"
+#include "sink/kafka_writer_limit.h"
 
 #define PART_BYTES	(256 * 1024)
 
@@ -106,7 +107,7 @@ write_part(KafkaWriter *writer)
 	table_close(rel, NoLock);
 	resetStringInfo(&writer->part);
 	writer->nrows = 0;
-	sx_kafka_rows_begin(writer->rows);
+	sx_kafka_rows_next_part(writer->rows);
 }
 
 /* ---- the callbacks ---- */
@@ -125,6 +126,8 @@ sx_kafka_writer_begin(ResultRelInfo *rel)
 		.format_options = target->format_options,
 		.key_columns = target->key_columns,
 		.max_bytes = target->max_bytes,
+		.topic_limit = sx_kafka_writer_limit,
+		.topic_limit_arg = sx_kafka_writer_limit_open(stream),
 	};
 
 	sx_shared_require();

@@ -20,6 +20,7 @@ typedef enum SxTableStrategy
 {
 	SX_TABLE_ADD,				/* every row is new */
 	SX_TABLE_UPSERT,			/* update mode: by the result's key; gone keys are deleted */
+	SX_TABLE_KEEP,				/* update mode without groups: the newest row of each named key */
 	SX_TABLE_REPLACE_BY_KEY,	/* the result is complete: only what differs changes */
 	SX_TABLE_REPLACE_ROWS		/* complete too, but without keys: compared row by row */
 } SxTableStrategy;

@@ -29,6 +29,7 @@
 #include "base/compat.h"
 #include "sink/rows_relation.h"
 #include "sink/sinks.h"
+#include "sink/table_keep.h"
 
 #define KEYED_FILLFACTOR	70
 
@@ -69,13 +70,20 @@ check_kind(Relation rel, const SxSinkConfig *config)
 						RelationGetRelationName(rel))));
 }
 
+static bool
+is_keyed(SxTableStrategy strategy)
+{
+	return strategy == SX_TABLE_UPSERT || strategy == SX_TABLE_KEEP ||
+		strategy == SX_TABLE_REPLACE_BY_KEY;
+}
+
 static void
 check_rights(Relation rel, const SxSinkConfig *config, SxTableStrategy strategy)
 {
 	AclMode		wanted = ACL_INSERT;
 	AclResult	result;
 
-	if (strategy == SX_TABLE_UPSERT || strategy == SX_TABLE_REPLACE_BY_KEY)
+	if (is_keyed(strategy))
 		wanted |= ACL_SELECT | ACL_UPDATE | ACL_DELETE;
 	else if (strategy == SX_TABLE_REPLACE_ROWS)
 		wanted |= ACL_SELECT | ACL_DELETE;
@@ -195,7 +203,8 @@ index_is_key(Relation rel, Oid index_oid, const SxSinkConfig *config)
 
 		for (int j = 0; j < form->indnkeyatts; j++)
 			found |= form->indkey.values[j] == attnum;
-		fits = found && (form->indnullsnotdistinct ||
+		/* Without one a row is not kept. */
+		fits = found && (sx_table_keeps(config) || form->indnullsnotdistinct ||
 						 TupleDescAttr(RelationGetDescr(rel), attnum - 1)->attnotnull);
 	}
 	index_close(index, AccessShareLock);
@@ -231,7 +240,7 @@ sx_table_sink_check(Relation rel, const SxSinkConfig *config)
 	check_kind(rel, config);
 	check_rights(rel, config, strategy);
 	sx_sink_check_columns(rel, config);
-	if (strategy == SX_TABLE_UPSERT || strategy == SX_TABLE_REPLACE_BY_KEY)
+	if (is_keyed(strategy))
 		check_key(rel, config);
 }
 
@@ -254,7 +263,7 @@ static void
 create_table(RangeVar *name, const SxSinkConfig *config)
 {
 	SxTableStrategy strategy = sx_table_strategy(config);
-	bool		keyed = strategy == SX_TABLE_UPSERT || strategy == SX_TABLE_REPLACE_BY_KEY;
+	bool		keyed = is_keyed(strategy);
 	Oid			namespace = RangeVarGetCreationNamespace(name);
 	const char *qualified = quote_qualified_identifier(get_namespace_name(namespace),
 													   name->relname);
@@ -277,7 +286,7 @@ create_table(RangeVar *name, const SxSinkConfig *config)
 							 sx_sink_collation_name(att->attcollation));
 	}
 	if (keyed)
-		appendStringInfo(&sql, ", UNIQUE NULLS NOT DISTINCT (%s)",
+		appendStringInfo(&sql, strategy == SX_TABLE_KEEP ? ", PRIMARY KEY (%s)" : ", UNIQUE NULLS NOT DISTINCT (%s)",
 						 sx_sink_column_list(config->desc, config->nkeys, config->keys, NULL));
 	appendStringInfoChar(&sql, ')');
 	/* Room on the page for the next version of a row: no index entry, half the cost. */
@@ -288,7 +297,7 @@ create_table(RangeVar *name, const SxSinkConfig *config)
 		elog(ERROR, "SPI_connect failed");
 	run(sql.data);
 	/* Keys may be NULL, so logical replication has nothing shorter to go by. */
-	if (strategy != SX_TABLE_ADD)
+	if (strategy != SX_TABLE_ADD && strategy != SX_TABLE_KEEP)
 		run(psprintf("ALTER TABLE %s REPLICA IDENTITY FULL", qualified));
 	if (SPI_finish() != SPI_OK_FINISH)
 		elog(ERROR, "SPI_finish failed");
@@ -300,6 +309,8 @@ sx_table_sink_prepare(SxQuery *query, const SxSinkConfig *config)
 {
 	Relation	rel;
 
+	if (sx_table_keeps(config))
+		config = sx_table_keep_config(config);
 	sx_table_strategy(config);	/* refuses missing keys before a table is made */
 	if (!OidIsValid(query->sink_relation))
 	{

@@ -15,6 +15,7 @@
 #include "sink/rows_relation.h"
 #include "sink/sinks.h"
 #include "sink/table_append.h"
+#include "sink/table_keep.h"
 #include "sink/table_statements.h"
 
 typedef struct TableSink
@@ -34,6 +35,7 @@ typedef struct TableSink
 	TupleDesc	relation_desc;
 	List	   *relation_indexes;
 	SxStatement insert;
+	SxStatement delete_kept;
 	SxStatement insert_fresh;
 	SxStatement upsert_fresh;
 	SxStatement delete_vanished;
@@ -50,6 +52,8 @@ sx_table_strategy(const SxSinkConfig *config)
 			return SX_TABLE_ADD;
 
 		case SX_OUTPUT_UPDATE:
+			if (sx_table_keeps(config))
+				return SX_TABLE_KEEP;
 			if (config->keys_missing != NULL)
 				ereport(ERROR,
 						(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
@@ -118,6 +122,7 @@ static void
 forget_statements(TableSink *self)
 {
 	sx_statement_forget(&self->insert);
+	sx_statement_forget(&self->delete_kept);
 	sx_statement_forget(&self->insert_fresh);
 	sx_statement_forget(&self->upsert_fresh);
 	sx_statement_forget(&self->delete_vanished);
@@ -162,6 +167,8 @@ make_statements(TableSink *self, Relation rel)
 	self->checked = false;
 	oldcontext = MemoryContextSwitchTo(self->texts);
 	self->insert.sql = sx_table_insert_sql(rel, self->config, self->strategy);
+	if (self->strategy == SX_TABLE_KEEP)
+		self->delete_kept.sql = sx_table_keep_delete_sql(rel, self->config);
 	if (self->strategy == SX_TABLE_REPLACE_BY_KEY || self->strategy == SX_TABLE_REPLACE_ROWS)
 		self->delete_vanished.sql =
 			sx_table_delete_vanished_sql(rel, self->config, self->strategy);
@@ -291,7 +298,11 @@ append_rows(TableSink *self, Relation rel, const SxResult *result)
 static void
 run_statements(TableSink *self, const SxResult *result)
 {
+	if (self->strategy == SX_TABLE_KEEP)
+		sx_table_keep_check_rows(self->config, result);
 	sx_sink_connect(result);
+	if (self->delete_kept.sql != NULL)
+		sx_statement_run(&self->delete_kept);
 	if (self->strategy == SX_TABLE_UPSERT)
 		delete_gone(self, result);
 	if (self->delete_vanished.sql != NULL)
@@ -311,7 +322,8 @@ table_write(SxSink *sink, const SxResult *result)
 	Relation	rel;
 
 	if (result->nrows == 0 && result->ngone == 0 &&
-		(self->strategy == SX_TABLE_ADD || self->strategy == SX_TABLE_UPSERT))
+		(self->strategy == SX_TABLE_ADD || self->strategy == SX_TABLE_UPSERT ||
+		 self->strategy == SX_TABLE_KEEP))
 		return;
 	rel = open_table(self);
 	make_statements(self, rel);
@@ -340,12 +352,14 @@ table_open_sink(const SxSinkConfig *config)
 	self->texts = AllocSetContextCreate(CurrentMemoryContext, "streamx sink statements",
 										ALLOCSET_SMALL_SIZES);
 	self->config = sx_sink_config_copy(config);
+	if (sx_table_keeps(config))
+		self->config = sx_table_keep_config(self->config);
 	self->relid = config->query->sink_relation;
 	self->strategy = sx_table_strategy(config);
 	self->sink.takes_fresh = self->strategy == SX_TABLE_UPSERT;
 	rel = open_table(self);
 	self->sink.description = psprintf("table[%s]", sx_sink_relation_name(rel));
-	sx_table_sink_check(rel, config);
+	sx_table_sink_check(rel, self->config);
 	self->checked = true;
 	table_close(rel, NoLock);
 	return &self->sink;

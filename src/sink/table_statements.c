@@ -6,6 +6,7 @@
  *	 upsert		INSERT ... SELECT ... ORDER BY key ON CONFLICT (key) DO UPDATE
  *				where something differs, and DELETE of the keys that are gone;
  *				keys that are known to be new: INSERT ... SELECT ... ORDER BY key
+ *	 keep		see table_keep.c
  *	 replace	DELETE of what the complete result lacks, then an upsert; without
  *				keys both sides are numbered copies of equal rows
  *
@@ -26,6 +27,7 @@
 #include "utils/typcache.h"
 
 #include "sink/rows_relation.h"
+#include "sink/table_keep.h"
 #include "sink/table_statements.h"
 
 #define IMAGE_EQ	"OPERATOR(pg_catalog.*=)"
@@ -188,6 +190,21 @@ numbered_table(Relation rel, const SxSinkConfig *config)
 	a ".\"streamx row\" OPERATOR(pg_catalog.=) " b ".\"streamx row\" AND " \
 	a ".\"streamx copy\" OPERATOR(pg_catalog.=) " b ".\"streamx copy\""
 
+void
+sx_table_put_upsert(StringInfo out, const SxSinkConfig *config)
+{
+	put_key_order(out, config);
+	put_on_conflict(out, config);
+}
+
+void
+sx_table_put_result_column(StringInfo out, Relation rel, const SxSinkConfig *config, AttrNumber attnum)
+{
+	char	   *name = result_name(config, attnum);
+
+	put_cast(out, psprintf("b.%s", quote_identifier(name)), table_column(rel, name));
+}
+
 char *
 sx_table_insert_sql(Relation rel, const SxSinkConfig *config, SxTableStrategy strategy)
 {
@@ -206,9 +223,10 @@ sx_table_insert_sql(Relation rel, const SxSinkConfig *config, SxTableStrategy st
 		case SX_TABLE_UPSERT:
 		case SX_TABLE_REPLACE_BY_KEY:
 			appendStringInfoString(&out, SX_SINK_ROWS " AS b");
-			put_key_order(&out, config);
-			put_on_conflict(&out, config);
+			sx_table_put_upsert(&out, config);
 			break;
+		case SX_TABLE_KEEP:
+			return sx_table_keep_insert_sql(rel, config);
 		case SX_TABLE_REPLACE_ROWS:
 			appendStringInfo(&out,
 							 "%s AS b WHERE NOT EXISTS (SELECT FROM %s AS old WHERE "
@@ -286,6 +304,16 @@ equality_operator(Oid type)
 					  NameStr(form->oprname));
 	ReleaseSysCache(tuple);
 	return result;
+}
+
+void
+sx_table_put_key_equal(StringInfo out, Relation rel, const SxSinkConfig *config, AttrNumber attnum)
+{
+	char	   *name = result_name(config, attnum);
+
+	appendStringInfo(out, "t.%s %s ", quote_identifier(name),
+					 equality_operator(table_column(rel, name)->atttypid));
+	sx_table_put_result_column(out, rel, config, attnum);
 }
 
 char *

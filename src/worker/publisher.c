@@ -360,6 +360,20 @@ note_if_there(Outlet *pub, int64 mark)
 	forget_transactions(pub);
 }
 
+/* For those who insert: they connect to nothing. */
+static void
+note_limit(Outlet *pub)
+{
+	Oid			types[] = {INT4OID};
+	Datum		values[] = {Int32GetDatum(sx_kafka_target_known_limit(pub->target))};
+
+	begin();
+	(void) run("UPDATE streamx.kafka_publication SET max_bytes = nullif($2, -1) WHERE stream OPERATOR(pg_catalog.=) $1"
+			   " AND max_bytes IS DISTINCT FROM nullif($2, -1)",
+			   pub->stream, 1, types, values);
+	commit();
+}
+
 /* As at the start of a query: mark, take, mark, begin. False: a person has to decide. */
 static bool
 open_target(Outlet *pub)
@@ -388,6 +402,7 @@ open_target(Outlet *pub)
 	mark = sx_kafka_target_mark(pub->target, &foreign);
 	if (!compare_mark(pub, mark, foreign))
 		return false;
+	note_limit(pub);
 	note_if_there(pub, mark);
 	sx_kafka_target_begin(pub->target, mark);
 	pub->begun = true;
@@ -513,6 +528,7 @@ work(Outlet *pub)
 			return false;
 		}
 		pub->resume = false;
+		note_limit(pub);
 		note_if_there(pub, mark);
 		sx_kafka_target_begin(pub->target, mark);
 		pub->handed = false;

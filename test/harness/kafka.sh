@@ -215,17 +215,26 @@ running()	# DIR: is its broker alive?  A pid may be another's by now.
 # The first error says why, the last lines what became of it.
 show_log() { { grep -m1 -A4 -E ' (ERROR|FATAL) |Error|Exception' "$1/broker.log"; echo ...; tail -5 "$1/broker.log"; } | sed 's/^/    /' >&2; }
 
+# Without users all folders are alike, so the first one is kept for the next ones: the
+# program that makes it takes longer than the broker itself.
 format()
 {
-	local dir=$1 u scram=()
+	local dir=$1 u scram=() made=$JARS.formatted
 
 	[ -f "$dir/data/meta.properties" ] && return
+	if [ ${#USERS[@]} = 0 ] && [ -f "$made/meta.properties" ]; then
+		rm -rf "$dir/data" && cp -r "$made" "$dir/data" && return
+		rm -rf "$dir/data"
+	fi
 	for u in "${USERS[@]}"; do
 		scram+=(--add-scram "SCRAM-SHA-256=[name=${u%%:*},password=${u#*:}]"
 			--add-scram "SCRAM-SHA-512=[name=${u%%:*},password=${u#*:}]")
 	done
 	java_short kafka.tools.StorageTool format -t $CLUSTER_ID -c "$dir/server.properties" "${scram[@]}" \
 		>"$dir/format.log" 2>&1 || { tail -5 "$dir/format.log" >&2; fail "the broker's folder could not be made"; }
+	if [ ${#USERS[@]} = 0 ] && [ -w "${JARS%/*}" ]; then
+		cp -r "$dir/data" "$made.$$" 2>/dev/null && mv -T "$made.$$" "$made" 2>/dev/null || rm -rf "$made.$$"
+	fi
 }
 
 start()

@@ -7,6 +7,7 @@
  *
  *	topics								name and number of partitions, a line each
  *	create TOPIC PARTITIONS [NAME=VALUE]...		with settings of the topic
+ *	set TOPIC NAME=VALUE...				exactly these settings, of a topic that is there
  *	delete TOPIC
  *	partitions TOPIC TOTAL				adds partitions
  *	delete-records TOPIC PARTITION BEFORE	as retention would
@@ -191,6 +192,17 @@ answer(rd_kafka_queue_t *queue)
 				check_topic_result(results, n);
 				break;
 			}
+		case RD_KAFKA_EVENT_ALTERCONFIGS_RESULT:
+			{
+				const rd_kafka_ConfigResource_t **results = rd_kafka_AlterConfigs_result_resources(rd_kafka_event_AlterConfigs_result(event), &n);
+
+				for (size_t i = 0; i < n; i++)
+				{
+					if (rd_kafka_ConfigResource_error(results[i]))
+						die("%s", rd_kafka_ConfigResource_error_string(results[i]));
+				}
+				break;
+			}
 		case RD_KAFKA_EVENT_CREATEACLS_RESULT:
 			{
 				const rd_kafka_acl_result_t **results = rd_kafka_CreateAcls_result_acls(rd_kafka_event_CreateAcls_result(event), &n);
@@ -243,6 +255,26 @@ create_topic(rd_kafka_t *rk, rd_kafka_queue_t *queue, const char *topic, int par
 	rd_kafka_CreateTopics(rk, &order, 1, NULL, queue);
 	rd_kafka_event_destroy(answer(queue));
 	rd_kafka_NewTopic_destroy(order);
+}
+
+static void
+set_topic(rd_kafka_t *rk, rd_kafka_queue_t *queue, const char *topic, char **configs, int n)
+{
+	rd_kafka_ConfigResource_t *order = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
+
+	for (int i = 0; i < n; i++)
+	{
+		char	   *equals = strchr(configs[i], '=');
+
+		if (equals == NULL)
+			die("settings of a topic are NAME=VALUE");
+		*equals = '\0';
+		if (rd_kafka_ConfigResource_set_config(order, configs[i], equals + 1))
+			die("setting %s", configs[i]);
+	}
+	rd_kafka_AlterConfigs(rk, &order, 1, NULL, queue);
+	rd_kafka_event_destroy(answer(queue));
+	rd_kafka_ConfigResource_destroy(order);
 }
 
 /* A leader that is named in the metadata may not know yet that it is. */
@@ -325,6 +357,8 @@ admin(int argc, char **argv)
 		create_topic(rk, queue, argv[1], atoi(argv[2]), argv + 3, n - 2);
 		wait_for_topic(rk, argv[1], atoi(argv[2]));
 	}
+	else if (strcmp(command, "set") == 0 && n >= 2)
+		set_topic(rk, queue, argv[1], argv + 2, n - 1);
 	else if (strcmp(command, "delete") == 0 && n == 1)
 	{
 		rd_kafka_DeleteTopic_t *order = rd_kafka_DeleteTopic_new(argv[1]);

@@ -91,13 +91,15 @@ suite_isolation()
 # Whole servers; each script has its own and may take five minutes.
 run_perl()
 {
+	local out=$WORK/prove.$BASHPID
+
 	[ $# != 0 ] || { echo "SUITE 0 0 0"; return; }
 	PG_BIN=$PG_BIN SX_TMP=$WORK/tap prove -v --timer --merge -I test/t \
-		--exec "timeout -k 10 ${SX_TEST_LIMIT:-300} perl -I test/t" "$@" 2>&1 | tee "$WORK/prove.$$"
+		--exec "timeout -k 10 ${SX_TEST_LIMIT:-300} perl -I test/t" "$@" 2>&1 | tee "$out"
 	local rc=${PIPESTATUS[0]} p f s
-	read -r p f s < <(sed 's/^\[[0-9:]*\] //' "$WORK/prove.$$" | count_tap /dev/stdin)
+	read -r p f s < <(sed 's/^\[[0-9:]*\] //' "$out" | count_tap /dev/stdin)
 	# a script that died counts once, though none of its tests failed
-	f=$((f + $(grep -cE '\(Wstat: [1-9].*Failed: 0\)' "$WORK/prove.$$")))
+	f=$((f + $(grep -cE '\(Wstat: [1-9].*Failed: 0\)' "$out")))
 	[ "$rc" != 0 ] && [ "$f" = 0 ] && f=1
 	echo "SUITE $p $f $s"
 }
@@ -112,17 +114,26 @@ suite_tap()
 	run_perl $(ls test/t/*.pl 2>/dev/null | grep -v -e '/crash_matrix.pl$' -e '/kafka_' | grep -E "/(${wanted// /|})\.pl$")
 }
 
-# What needs a real broker; one is shared by the scripts that don't want their own.
+# What needs a real broker; one is shared by the scripts that don't want their own.  They
+# wait more than they work, so every other one goes into a second lane.
 suite_kafka()
 {
-	local wanted=${TESTS:-.*}
+	local wanted=${TESTS:-.*} lane all=() pids=()
 
-	export SX_KAFKA_DIR=$WORK/kafka
+	export SX_KAFKA_DIR=$WORK/kafka SX_KAFKA_TIER=1
 	test/harness/kafka.sh start "$SX_KAFKA_DIR" || exit 1
 	# starting a broker takes its time on a small machine, and some scripts start several
 	SX_TEST_LIMIT=${SX_TEST_LIMIT:-600}
-	run_perl $(ls test/t/kafka_*.pl 2>/dev/null | grep -E "/(${wanted// /|})\.pl$")
+	# the longest first
+	all=($(ls -S test/t/kafka_*.pl 2>/dev/null | grep -E "/(${wanted// /|})\.pl$"))
+	for lane in 0 1; do
+		run_perl $(for ((i = lane; i < ${#all[@]}; i += 2)); do echo "${all[i]}"; done) >"$WORK/kafka.lane$lane" &
+		pids+=($!)
+	done
+	wait "${pids[@]}"
+	grep -hv '^SUITE ' "$WORK"/kafka.lane[01]
 	test/harness/kafka.sh stop "$SX_KAFKA_DIR" -9
+	awk '/^SUITE / { p += $2; f += $3; s += $4 } END { print "SUITE", p + 0, f + 0, s + 0 }' "$WORK"/kafka.lane[01]
 }
 
 suite_crash()

@@ -100,6 +100,7 @@ sub tool_command { my ($self, @args) = @_; return ("$harness/kafka.sh", 'tool', 
 sub tool { my ($self, @args) = @_; return $self->must('', $self->tool_command(@args)); }
 
 sub create_topic { my ($self, $topic, $partitions, @settings) = @_; $self->tool('create', $topic, $partitions || 1, @settings); }
+sub set_topic { my ($self, $topic, @settings) = @_; $self->tool('set', $topic, @settings); }
 sub delete_topic { my ($self, $topic) = @_; $self->tool('delete', $topic); }
 sub add_partitions { my ($self, $topic, $total) = @_; $self->tool('partitions', $topic, $total); }
 sub delete_records { my ($self, $topic, $partition, $before) = @_; $self->tool('delete-records', $topic, $partition, $before); }

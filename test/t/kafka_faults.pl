@@ -25,7 +25,7 @@ for (1 .. 50)
 	$port = $try;
 	last;
 }
-my $proxy = TcpProxy->new($port + 2);
+my $proxy = TcpProxy->new($port + 2, undef, kafka => 1);
 my $kafka = KafkaBroker->new(port => $port, properties => [
 	"listeners=PLAINTEXT://127.0.0.1:$port,PROXIED://127.0.0.1:" . ($port + 2) . ',CONTROLLER://127.0.0.1:' . ($port + 1),
 	"advertised.listeners=PLAINTEXT://127.0.0.1:$port,PROXIED://127.0.0.1:" . $proxy->port,
@@ -37,9 +37,11 @@ $node->sql('CREATE EXTENSION streamx');
 $node->sql("CREATE SERVER broker FOREIGN DATA WRAPPER streamx_kafka OPTIONS (bootstrap_servers '127.0.0.1:" . $proxy->port . "')");
 $kafka->create_topic('taken', 2);
 $kafka->create_topic('given', 2);
+$kafka->create_topic('inserted', 2);
 $node->sql("SELECT create_stream('s', 'n int')");
 $node->sql("CREATE FOREIGN TABLE taken (n int) SERVER broker OPTIONS (topic 'taken', format 'json', starting_offsets 'earliest', discovery_interval '1 s')");
 $node->sql("CREATE FOREIGN TABLE given (n int) SERVER broker OPTIONS (topic 'given', format 'json', \"kafka.transaction.timeout.ms\" '4000')");
+$node->sql("CREATE FOREIGN TABLE inserted (n int) SERVER broker OPTIONS (topic 'inserted', format 'json', \"kafka.transaction.timeout.ms\" '4000')");
 $node->sql("SELECT start_query('reader', 'SELECT n FROM taken', sink => 'taken_out')");
 $node->sql("SELECT start_query('writer', 'SELECT n FROM s', sink => 'given')");
 my @queries = ('reader', 'writer');
@@ -50,7 +52,7 @@ sub send_rows
 {
 	my ($n) = @_;
 	$kafka->produce('taken', map { "{\"n\":$_}" } $sent + 1 .. $sent + $n);
-	$node->sql("INSERT INTO s SELECT generate_series($sent + 1, $sent + $n)");
+	$node->sql("INSERT INTO s SELECT generate_series($sent + 1, $sent + $n); INSERT INTO inserted SELECT generate_series($sent + 1, $sent + $n)");
 	$sent += $n;
 }
 
@@ -66,6 +68,8 @@ sub arrived
 	}
 	is($node->sql("SELECT string_agg(n::text, ' ' ORDER BY n) FROM taken_out"), $wanted, "$what: every row was read once");
 	is(numbers(map { /"n":(\d+)/ } $kafka->values_of('given')), $wanted, "$what: every row was written once");
+	ok($node->poll("SELECT sum(rows) = 0 FROM streamx.outbox"), "$what: the outbox is empty");
+	is(numbers(map { /"n":(\d+)/ } $kafka->values_of('inserted')), $wanted, "$what: every row that was inserted is there once");
 }
 
 # Within a second, or what a small machine under load makes of it
@@ -135,7 +139,7 @@ for my $mode ('hang', 'cut', 'deaf', '400')
 for my $i (1 .. 3)
 {
 	$proxy->be('deaf');
-	$node->sql("INSERT INTO s VALUES ($sent + 1)");
+	$node->sql("INSERT INTO s VALUES ($sent + 1); INSERT INTO inserted VALUES ($sent + 1)");
 	$kafka->produce('taken', '{"n":' . ++$sent . '}');
 	sleep 0.3 * $i;
 	$proxy->be('pass');
@@ -157,6 +161,70 @@ sleep 7;
 $proxy->be('pass');
 arrived('transaction given up, and the producer goes on');
 
+# ---- answers of the broker that say what they should not: whatever it did, the mark tells
+
+# Only the query that writes
+sub written
+{
+	my ($what) = @_;
+	my $wanted = numbers(1 .. $sent);
+	for (1 .. 20)
+	{
+		# what retries could not cure in time is a person's to start again
+		$node->try_sql("SELECT start_query('writer')") if $node->sql("SELECT state IN ('failed', 'stopped') FROM streamx.queries WHERE name = 'writer'") eq 't';
+		last if ($node->try_sql("SELECT process_all_available('writer', '20 s')"))[0] == 0;
+		sleep 0.3;
+	}
+	is(numbers(map { /"n":(\d+)/ } $kafka->values_of('given')), $wanted, "$what: every row was written once");
+}
+
+sub insert_rows
+{
+	my ($n) = @_;
+	$node->sql("INSERT INTO s SELECT generate_series($sent + 1, $sent + $n); INSERT INTO inserted SELECT generate_series($sent + 1, $sent + $n)");
+	$kafka->produce('taken', map { "{\"n\":$_}" } $sent + 1 .. $sent + $n);
+	$sent += $n;
+}
+
+# key of the request in Kafka's protocol, error, how often; at a start or while it runs
+my @answers = (
+	[ 'produce: not the leader', 0, 6, 2 ], [ 'produce: not enough replicas', 0, 19, 2 ], [ 'produce: timeout', 0, 7, 1 ],
+	[ 'produce: storage error', 0, 56, 1 ], [ 'produce: out of order', 0, 45, 1 ], [ 'produce: unknown producer', 0, 59, 1 ],
+	[ 'produce: epoch', 0, 47, 1 ], [ 'produce: too large', 0, 10, 1 ],
+	[ 'partition: not the coordinator', 24, 16, 1 ], [ 'partition: concurrent', 24, 51, 3 ], [ 'partition: producer forgotten', 24, 49, 1 ],
+	[ 'partition: epoch', 24, 47, 1 ], [ 'mark: coordinator loads', 28, 14, 2 ], [ 'mark: group moved', 28, 16, 1 ], [ 'mark: epoch', 28, 47, 1 ],
+	[ 'offsets: coordinator away', 25, 15, 1 ], [ 'commit: timeout', 26, 7, 1 ], [ 'commit: not the coordinator', 26, 16, 1 ],
+	[ 'commit: state', 26, 48, 1 ], [ 'commit: fenced', 26, 90, 1 ], [ 'commit: epoch', 26, 47, 1 ],
+	[ 'start: coordinator loads', 22, 14, 2, 'start' ], [ 'start: concurrent', 22, 51, 2, 'start' ], [ 'start: no coordinator', 10, 15, 2, 'start' ],
+	[ 'start: mark unstable', 9, 88, 2, 'start' ]);
+for my $case (@answers)
+{
+	my ($what, $key, $error, $times, $at_start) = @$case;
+	$node->sql("SELECT stop_query('writer', '20 s')") if $at_start;
+	$proxy->be("error $key $error $times");
+	insert_rows(3);
+	$node->sql("SELECT start_query('writer')") if $at_start;
+	for (1 .. 100) { last if $proxy->left == 0; sleep 0.1; }
+	is($proxy->left, 0, "$what: was answered so");
+	written($what);
+}
+
+# Those that last: somebody has to act, and the view says why
+for my $case ([ 'no right to the topic', 0, 29, 'authoriz' ], [ 'no right to the group', 28, 30, 'authoriz' ],
+	[ 'no right to the transactional id', 22, 53, 'authoriz', 'start' ], [ 'record refused', 0, 87, 'record' ])
+{
+	my ($what, $key, $error, $word, $at_start) = @$case;
+	$node->sql("SELECT stop_query('writer', '20 s')") if $at_start;
+	$proxy->be("error $key $error 100000");
+	insert_rows(3);
+	$node->sql("SELECT start_query('writer')") if $at_start;
+	says("$what: the view says so", 'writer', "concat(last_error, hint, waits_for) ~* '$word'");
+	$proxy->be('pass');
+	written($what);
+}
+$proxy->be('pass');
+arrived('answers that were wrong');
+
 # ---- somebody takes the transactional id, and sets no mark
 
 my $id = 'streamx-' . $node->sql("SELECT system_identifier || '-' || incarnation || '-0-0' FROM pg_control_system(), streamx.query WHERE name = 'writer'");
@@ -171,7 +239,7 @@ for (1 .. 2)
 # ---- the broker dies with both
 
 $kafka->kill9;
-$node->sql("INSERT INTO s SELECT generate_series($sent + 1, $sent + 5)");
+$node->sql("INSERT INTO s SELECT generate_series($sent + 1, $sent + 5); INSERT INTO inserted SELECT generate_series($sent + 1, $sent + 5)");
 says('broker lost: the view says so', 'writer', $knows);
 stops('broker lost');
 start_both();
@@ -180,14 +248,15 @@ $kafka->produce('taken', map { "{\"n\":$_}" } $sent + 1 .. $sent + 5);
 $sent += 5;
 arrived('broker lost');
 
-# ---- rows that the broker refuses: waiting may cure it
+# ---- rows that the topic refuses, since its limit sank after it was asked: waiting may cure it
 
-$kafka->create_topic('narrow', 1, 'max.message.bytes=500');
+$kafka->create_topic('narrow', 1);
 $node->sql("CREATE FOREIGN TABLE narrow (t text) SERVER broker OPTIONS (topic 'narrow', format 'json')");
 $node->sql("SELECT create_stream('w', 't text')");
 $node->sql("SELECT start_query('wide', 'SELECT t FROM w', sink => 'narrow')");
 $node->sql("INSERT INTO w VALUES ('fits')");
 ok($node->poll("SELECT process_all_available('wide', '30 s') IS NOT NULL"), 'a row that fits is taken');
+$kafka->set_topic('narrow', 'max.message.bytes=500');
 $node->sql("INSERT INTO w SELECT string_agg(md5(i::text), '') FROM generate_series(1, 100) i");
 says('refused: the view says why', 'wide', "waits_for ILIKE '%sink: %'");
 like($node->sql("SELECT message || coalesce(detail, '') FROM streamx.failures WHERE query = 'wide' ORDER BY at DESC LIMIT 1"), qr/narrow.*(too large|size)/i,
@@ -195,6 +264,10 @@ like($node->sql("SELECT message || coalesce(detail, '') FROM streamx.failures WH
 @queries = ('wide');
 stops('refused');
 is(scalar($kafka->values_of('narrow')), 1, 'nothing more is in the topic');
+$kafka->set_topic('narrow', 'max.message.bytes=1000000');
+$node->sql("SELECT start_query('wide')");
+ok($node->poll("SELECT process_all_available('wide', '30 s') IS NOT NULL"), 'with a higher limit it is taken');
+is(scalar($kafka->values_of('narrow')), 2, 'once');
 
 
 # ---- errors that a broker does not give when asked for them: librdkafka's mock cluster

@@ -42,6 +42,17 @@ sub settled
 	return $node->poll("SELECT coalesce(sum(rows), 0) = 0 FROM streamx.outbox WHERE stream = '$topic'::regclass", 't', 60);
 }
 
+# So that the next row becomes another batch
+sub pause
+{
+	for (1 .. 7)
+	{
+		sleep 0.1;
+		my ($rc, $out) = $node->try_sql("SELECT coalesce(sum(rows), 0) = 0 FROM streamx.outbox WHERE stream = '$topic'::regclass");
+		last if $rc != 0 || $out eq 't';
+	}
+}
+
 sub keys_in_order { return join ' ', map { $_->{key} } $kafka->consume($topic); }
 
 # ---- if and only if
@@ -80,6 +91,33 @@ $node->sql("INSERT INTO $topic VALUES (77, 'weak')", user => 'weak');
 settled();
 like(keys_in_order(), qr/ 77$/, 'that is enough');
 
+# ---- what only the topic would refuse
+
+my $small = "small_$topic";
+$kafka->create_topic($_, 1, 'max.message.bytes=2000') for $small, "other_$small";
+$node->sql("CREATE FOREIGN TABLE $small (key text, value text) SERVER broker OPTIONS (topic '$small')");
+my $error = sub { return ($node->try_sql(@_))[2]; };
+like($error->("INSERT INTO $small VALUES ('a', 'x'), ('b', repeat('x', 3000))"), qr/too large for topic "$small".*Row 2, with key "b": its record needs \d+ bytes, the topic takes 2000.*max\.message\.bytes/s,
+	'a record that is too large for the topic is refused, before anything was published');
+$node->sql("INSERT INTO $small SELECT 'c', repeat('x', 1000) FROM generate_series(1, 20)");
+ok($node->poll("SELECT max_bytes = 2000 FROM streamx.kafka_publication WHERE stream = '$small'::regclass"), 'the publisher writes the limit down');
+ok($node->poll("SELECT sum(rows) = 0 FROM streamx.outbox WHERE stream = '$small'::regclass"), 'many small records are more than the topic takes at once, and arrive');
+like($error->("INSERT INTO $small VALUES ('d', repeat('x', 3000))"), qr/too large for topic/, 'and is refused by what is written down');
+like($error->("COPY $small FROM STDIN;\ne\t" . ('x' x 3000) . "\n\\.\n"), qr/too large for topic/, 'COPY, too');
+like($error->("INSERT INTO raw_$topic (value, topic) VALUES (repeat('x', 3000), 'other_$small')"), qr/too large for topic "other_$small"/, 'and where rows name their topics');
+$kafka->set_topic($small, 'max.message.bytes=4000');
+$node->sql("INSERT INTO $small VALUES ('f', repeat('x', 3000))");
+ok($node->poll("SELECT sum(rows) = 0 FROM streamx.outbox WHERE stream = '$small'::regclass"), 'a limit that was raised is asked for before a row is refused');
+is(join(' ', map { length } $kafka->values_of($small)), join(' ', (1000) x 20, 3000), 'what was not refused is there');
+
+# ---- a topic that is not there
+
+$node->sql("CREATE FOREIGN TABLE missing_$topic (key text, value text) SERVER broker OPTIONS (topic 'missing_$topic'); INSERT INTO missing_$topic VALUES ('a', 'x')");
+ok($node->poll("SELECT last_error LIKE '%missing_$topic%' FROM streamx.outbox WHERE stream = 'missing_$topic'::regclass"), 'rows for an unknown topic wait, and the outbox says why');
+$kafka->create_topic("missing_$topic");
+ok($node->poll("SELECT rows = 0 FROM streamx.outbox WHERE stream = 'missing_$topic'::regclass"), 'once it is made they are published');
+is(join(' ', $kafka->values_of("missing_$topic")), 'x', 'once');
+
 # ---- crash points of the publisher
 
 my ($has_crash_points) = $node->try_sql('SHOW streamx.crash_point');
@@ -97,7 +135,7 @@ SKIP:
 			for my $i (1 .. 3)
 			{
 				insert_once($i);
-				sleep 0.7;
+				pause();
 			}
 			$node->set('streamx.crash_point', '');
 			$node->reload; # by the postmaster: a server that dies again and again takes no SQL

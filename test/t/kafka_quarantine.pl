@@ -10,7 +10,7 @@ use KafkaBroker;
 use SxCluster;
 use Test::More;
 
-my $kafka = KafkaBroker->new;
+my $kafka = KafkaBroker->shared;
 my $node = SxCluster->new('kafka_quarantine');
 $node->start;
 $node->sql('CREATE EXTENSION streamx');
@@ -93,5 +93,4 @@ $node->sql("ALTER FOREIGN TABLE modes OPTIONS (SET mode 'failfast')");
 like($error, qr/malformed record at topic "modes", partition 0, offset 3/, 'failfast names the place');
 
 $node->stop;
-$kafka->stop;
 done_testing();

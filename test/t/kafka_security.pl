@@ -145,10 +145,28 @@ $node->sql("SELECT start_query('safe')");
 ok($node->poll("SELECT state = 'failed' AND last_error LIKE '%could not %' FROM streamx.queries"), 'with a wrong password the query fails after some attempts')
 	or diag($node->sql('SELECT state, last_error FROM streamx.queries'));
 is($node->sql("SELECT DISTINCT sqlstate FROM streamx.failures"), '28000', 'by its SQLSTATE');
+like($node->sql('SELECT hint FROM streamx.queries'), qr/^Check user and password/, 'with a hint');
 $node->sql('ALTER USER MAPPING FOR postgres SERVER b OPTIONS (SET password ' . literal($password) . ')');
 $kafka->produce('safe', 'three');
 $node->sql("SELECT start_query('safe')");
 ok($node->poll('SELECT count(*) = 3 FROM copy'), 'mended and started it goes on where it was');
+
+# the same for a query that writes, and for rows of SQL
+$kafka->create_topic($_, 1) for 'written', 'inserted';
+$node->sql("SELECT create_stream('s', 'value text')");
+$node->sql("CREATE FOREIGN TABLE $_ (value text) SERVER b OPTIONS (topic '$_')") for 'written', 'inserted';
+$node->sql("ALTER USER MAPPING FOR postgres SERVER b OPTIONS (SET password 'wrong-$password')");
+$node->sql("SELECT start_query('writer', 'SELECT value FROM s', sink => 'written')");
+$node->sql("INSERT INTO s VALUES ('one'); INSERT INTO inserted VALUES ('one')");
+ok($node->poll("SELECT state = 'failed' AND hint LIKE 'Check user and password%' FROM streamx.queries WHERE name = 'writer'"), 'with a wrong password a query that writes fails, with a hint')
+	or diag($node->sql('SELECT q FROM streamx.queries q'));
+ok($node->poll("SELECT last_error LIKE '%could not %' FROM streamx.outbox"), 'and inserted rows wait');
+$node->sql('ALTER USER MAPPING FOR postgres SERVER b OPTIONS (SET password ' . literal($password) . ')');
+$node->sql("SELECT start_query('writer')");
+ok($node->poll("SELECT process_all_available('writer', '30 s') IS NOT NULL"), 'mended and started it goes on');
+ok($node->poll('SELECT rows = 0 FROM streamx.outbox', 't', 120), 'as do inserted rows, by themselves');
+is(join(' ', map { $kafka->values_of($_) } 'written', 'inserted'), 'one one', 'nothing was lost, nothing is there twice');
+$node->sql("SELECT drop_query('writer')");
 
 # the topic does not exist
 my ($rc, undef, $err) = $node->try_sql("\\set VERBOSITY verbose\nSELECT * FROM nowhere");

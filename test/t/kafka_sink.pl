@@ -232,6 +232,49 @@ all_of(0);
 is(rows(), join(' ', 1 .. $next), 'and once it is made all rows are there');
 drop();
 
+# ---- what only the topic would refuse is refused before the commit
+
+$kafka->create_topic('small', 1, 'max.message.bytes=2000');
+$node->sql("SELECT create_stream('sizes', 'n int')");
+$node->sql("CREATE FOREIGN TABLE small (key text, value text) SERVER broker OPTIONS (topic 'small')");
+$node->sql("SELECT create_query('q', 'SELECT CASE WHEN n > 0 THEN ''k'' END AS key, repeat(''x'', abs(n)) AS value FROM sizes', sink => 'small',
+	options => '{\"on_error\": \"quarantine\"}'); SELECT start_query('q')");
+my $processed = sub { $node->sql("SELECT process_all_available('q', '60 s')"); };
+my $lengths = sub { return join ' ', map { length } $kafka->values_of('small'); };
+$node->sql('INSERT INTO sizes SELECT 900 FROM generate_series(1, 50)');
+$processed->();
+is($lengths->(), join(' ', (900) x 50), 'more rows than the topic takes at once go in several batches');
+$node->sql('INSERT INTO sizes VALUES (1), (5000), (2)');
+$processed->();
+is($lengths->(), join(' ', (900) x 50, 1, 2), 'a record that is too large for the topic is not handed over');
+like($node->sql("SELECT message || ' ' || coalesce(row::text, '') FROM streamx.quarantine"), qr/too large for topic "small".*5000/, 'but put aside');
+$node->sql("SELECT drop_query('q')");
+$node->sql("SELECT create_query('q', 'SELECT CASE WHEN n > 0 THEN ''k'' END AS key, repeat(''x'', abs(n)) AS value FROM sizes', sink => 'small',
+	options => '{\"starting_offsets\": \"latest\"}'); SELECT start_query('q')");
+$processed->();
+$node->sql('INSERT INTO sizes VALUES (3), (5000), (4)');
+ok(wait_for_state('failed'), 'without the quarantine it fails the query');
+my ($message, $needs) = $node->sql("SELECT message || ' ' || detail || ' ' || hint FROM streamx.failures WHERE query = 'q' ORDER BY at DESC LIMIT 1") =~ /(.*needs (\d+) .*)/;
+like($message, qr/Row 2, with key "k".*takes 2000.*max\.message\.bytes/, 'which says which row, the limit, and what to do');
+is($lengths->(), join(' ', (900) x 50, 1, 2), 'and nothing of its batch is in the topic');
+$kafka->set_topic('small', 'max.message.bytes=6000');
+$node->sql("SELECT start_query('q')");
+$processed->();
+my $fits = 5000 - ($needs - 6000);
+$node->sql("INSERT INTO sizes VALUES ($fits)");
+$processed->();
+is($lengths->(), join(' ', (900) x 50, 1, 2, 3, 5000, 4, $fits), 'with a higher limit all arrive; one of exactly its size does');
+$node->sql("INSERT INTO sizes VALUES ($fits + 1)");
+ok(wait_for_state('failed'), 'one byte more is refused');
+$kafka->set_topic('small', 'max.message.bytes=7000');
+$node->sql("SELECT start_query('q')");
+$processed->();
+$kafka->set_topic('small', 'max.message.bytes=8000');
+$node->sql('INSERT INTO sizes VALUES (-7500)');
+$processed->();
+is($lengths->(), join(' ', (900) x 50, 1, 2, 3, 5000, 4, $fits, $fits + 1, 7500), 'a limit that was raised meanwhile is asked for before a row is refused');
+drop();
+
 # ---- the topic says what the state says, of a query that never gives the same answer twice
 
 $node->sql("CREATE TABLE rates (n int, rate numeric); INSERT INTO rates SELECT i, i FROM generate_series(0, 9) i");

@@ -141,6 +141,21 @@ $kafka->produce('begin', rows_in(0, 1, 3), rows_in(1, 11, 13));
 		qr/not_there/, 'a topic that is not there is named');
 }
 
+# ---- a query of a topic that is not there yet
+
+{
+	$node->sql("CREATE FOREIGN TABLE unknown ($json) SERVER broker OPTIONS (topic 'unknown', format 'json', starting_offsets 'earliest')");
+	query('unknown_q', 'unknown');
+	ok(wait_state('unknown_q', 'failed'), 'a query of an unknown topic fails');
+	like($node->sql("SELECT last_error || ' ' || hint FROM streamx.queries WHERE name = 'unknown_q'"), qr/unknown.*Create the topic/, 'with a hint');
+	$kafka->create_topic('unknown', 1);
+	$kafka->produce('unknown', rows(1, 3));
+	$node->sql("SELECT start_query('unknown_q')");
+	process('unknown_q');
+	is(ids('unknown_q'), '1 2 3', 'once it is made, and the query started, all is read');
+	drop('unknown_q');
+}
+
 # ---- CASE-20: transactions; read_committed sees neither markers nor aborted records
 
 {
@@ -213,7 +228,7 @@ $kafka->produce('begin', rows_in(0, 1, 3), rows_in(1, 11, 13));
 
 {
 	$kafka->create_topic('grow', 2);
-	$kafka->produce('grow', rows_in(0, 1, 100), rows_in(1, 101, 200));
+	$kafka->produce('grow', rows_in(0, -1000, -1), rows_in(1, -2000, -1001));
 	stream('grow', "topic 'grow', discovery_interval '500 ms'");
 	query('grow_q', 'grow');
 	wait_state('grow_q', 'running');
@@ -257,6 +272,61 @@ $kafka->produce('begin', rows_in(0, 1, 3), rows_in(1, 11, 13));
 	finish('cdc_q');
 	is($node->sql("SELECT string_agg(coalesce(k, '-') || '=' || coalesce(v::text, '-'), ' ' ORDER BY off) FROM cdc_q_out"), 'k1=1 k2=2 k1=- -=5',
 		'CASE-25: four rows, NULL where there is no key or value');
+
+	$node->sql("CREATE TYPE cdc_value AS (v int); CREATE FOREIGN TABLE cdc_raw (key text, value text, \"offset\" bigint) SERVER broker OPTIONS (topic 'cdc', starting_offsets 'earliest')");
+	query('cdc_raw_q', 'cdc_raw', trigger => 'available_now', select => 'SELECT from_json(value, NULL::cdc_value) AS r, "offset" AS off FROM cdc_raw');
+	finish('cdc_raw_q');
+	is($node->sql("SELECT string_agg(CASE WHEN r IS NOT DISTINCT FROM NULL THEN 'NULL' ELSE r::text END, ' ' ORDER BY off) FROM cdc_raw_q_out"), '(1) (2) NULL (5)',
+		'CASE-25: from_json of a tombstone is NULL');
+}
+
+# ---- CASE-25: a table kept by the record's key: tombstones delete, records without a key are put aside
+
+{
+	$node->sql("CREATE FOREIGN TABLE kept (k text OPTIONS (metadata 'key'), v int, value bytea OPTIONS (metadata 'value')) SERVER broker OPTIONS (topic 'cdc', format 'json', starting_offsets 'earliest')");
+	my $options = '"key_columns": "k", "delete_when": "gone"';
+	$node->sql("SELECT create_query('kept_q', 'SELECT k, v, value IS NULL AS gone FROM kept', sink => 'kept_out', output_mode => 'update',
+		options => '{$options, \"on_error\": \"quarantine\"}'); SELECT start_query('kept_q')");
+	process('kept_q');
+	my $table = sub { return $node->sql("SELECT coalesce(string_agg(k || '=' || coalesce(v::text, '-'), ' ' ORDER BY k), '') FROM kept_out"); };
+	is($table->(), 'k2=2', 'CASE-25: the table holds only k2');
+	is($node->sql("SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'kept_out'::regclass AND attnum > 0"), 'k v', 'the table has no column for deletions');
+	is($node->sql("SELECT concat_ws(' ', record_position ->> 'topic', record_position ->> 'partition', record_position ->> 'offset', convert_from(record, 'UTF8'), sqlstate) FROM streamx.quarantine WHERE query = 'kept_q'"),
+		'cdc 0 3 {"v":5} 23502', 'CASE-25: the record without a key is in quarantine with topic, partition and offset');
+	is($node->sql("SELECT sum((p ->> 'numInputRows')::int) - sum((p #>> '{sink,numOutputRows}')::int) - sum((p ->> 'numQuarantinedRows')::int) FROM recent_progress('kept_q') p"), '0',
+		'CASE-25: no row was dropped without a trace');
+
+	# several changes of a key in one batch; NULL that is a value; an unchanged row
+	$kafka->produce('cdc', { key => 'k1', value => '{"v":10}' }, { key => 'k1', value => undef }, { key => 'k1', value => '{"v":11}' },
+		{ key => 'k3', value => '{"v":30}' }, { key => 'k3', value => undef }, { key => 'k4', value => '{"v":null}' }, { key => 'k2', value => '{"v":2}' }, { key => 'never', value => undef });
+	my $was = $node->sql("SELECT xmin FROM kept_out WHERE k = 'k2'");
+	process('kept_q');
+	is($table->(), 'k1=11 k2=2 k4=-', 'the last change of each key counts, and NULL is a value');
+	is($node->sql("SELECT xmin FROM kept_out WHERE k = 'k2'"), $was, 'a row that stays as it is is not written');
+	$node->kill9;
+	$node->wait_down(20);
+	$kafka->produce('cdc', { key => 'k4', value => undef }, { key => 'k5', value => '{"v":50}' });
+	$node->start;
+	process('kept_q');
+	is($table->(), 'k1=11 k2=2 k5=50', 'the same after a crash');
+	drop('kept_q');
+
+	# a table of the user, of other types; without the quarantine the query fails
+	$node->sql("CREATE TABLE mine (id serial, k varchar(10) UNIQUE NOT NULL, v text, at timestamptz DEFAULT now()); INSERT INTO mine (k, v) VALUES ('k2', 'old'), ('k9', 'own')");
+	$node->sql("SELECT create_query('mine_q', 'SELECT k, v, value IS NULL AS gone FROM kept WHERE k IS NOT NULL', sink => 'mine', output_mode => 'update', options => '{$options}'); SELECT start_query('mine_q')");
+	process('mine_q');
+	is($node->sql("SELECT string_agg(k || '=' || v, ' ' ORDER BY k) FROM mine"), 'k1=11 k2=2 k5=50 k9=own', 'a table that was there is kept true, too');
+	drop('mine_q');
+	$node->sql("SELECT create_query('strict_q', 'SELECT k, v FROM kept', sink => 'strict_out', output_mode => 'update', options => '{\"key_columns\": \"k\"}'); SELECT start_query('strict_q')");
+	ok(wait_state('strict_q', 'failed'), 'without the quarantine a record without a key fails the query');
+	like($node->sql("SELECT last_error || hint FROM streamx.queries WHERE name = 'strict_q'"), qr/has no key.*quarantine/, 'and it says what to do');
+	drop('strict_q');
+
+	# a compacted topic, read from its beginning: what compaction has left gives the same table
+	$node->sql("CREATE FOREIGN TABLE compacted (k text OPTIONS (metadata 'key'), id int) SERVER broker OPTIONS (topic 'compact', format 'json', starting_offsets 'earliest')");
+	$node->sql("SELECT create_query('compacted_q', 'SELECT k, id FROM compacted', sink => 'compacted_out', output_mode => 'update', trigger => 'available_now', options => '{\"key_columns\": \"k\"}'); SELECT start_query('compacted_q')");
+	finish('compacted_q');
+	is($node->sql("SELECT string_agg(k || '=' || id, ' ' ORDER BY k) FROM compacted_out"), 'a=0 b=3 c=7 z=100', 'a compacted topic is its newest records');
 }
 
 # ---- limits: shares in proportion, minimum, delay
@@ -416,6 +486,7 @@ $kafka->produce('begin', rows_in(0, 1, 3), rows_in(1, 11, 13));
 	my $error = $node->sql("SELECT message || ' ' || coalesce(detail, '') || ' ' || coalesce(hint, '') FROM streamx.failures WHERE query = 'large_short_q' ORDER BY at DESC LIMIT 1");
 	like($error, qr/partition 0 of topic "large".*offset 10/s, 'CASE-26: the error names partition and offset');
 	like($error, qr/receive\.message\.max\.bytes/, 'CASE-26: and the setting');
+	is($node->sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'streamx: large_short_q'"), '0', 'CASE-26: no process goes on trying');
 }
 
 $node->stop;
