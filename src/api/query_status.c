@@ -280,6 +280,17 @@ put_run(Row *row, const SxQuery *query, const SxQuerySlot *slot)
 	put_time(row, COL_WATERMARK, record->next_watermark);
 }
 
+/* Batches may be committed while their output waits: is this failure the reason? */
+static bool
+is_wait_for_sink(const char *waits_for, const SxFailure *failure)
+{
+	const char *prefix = "sink: ";
+	size_t		len = strlen(prefix);
+
+	return strncmp(waits_for, prefix, len) == 0 &&
+		strncmp(failure->message, waits_for + len, strlen(waits_for + len)) == 0;
+}
+
 static void
 put_query(Row *row, const SxQuery *query)
 {
@@ -303,6 +314,8 @@ put_query(Row *row, const SxQuery *query)
 	else if (slot != NULL && slot->state == SX_RUN_RETRYING)
 		hint = "Its process ended before it could say why: see the server's log.";
 	put_text(row, COL_STATE, state_name(query, slot, &waits_for, &hint));
+	if (hint == NULL && failure != NULL && waits_for != NULL && is_wait_for_sink(waits_for, failure))
+		hint = failure->hint;
 	put_text(row, COL_WAITS_FOR, waits_for);
 	put_text(row, COL_HINT, hint);
 	if (slot != NULL && slot->state == SX_RUN_RETRYING)
