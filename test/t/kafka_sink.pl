@@ -247,7 +247,7 @@ is($lengths->(), join(' ', (900) x 50), 'more rows than the topic takes at once 
 $node->sql('INSERT INTO sizes VALUES (1), (5000), (2)');
 $processed->();
 is($lengths->(), join(' ', (900) x 50, 1, 2), 'a record that is too large for the topic is not handed over');
-like($node->sql("SELECT message || ' ' || coalesce(row::text, '') FROM streamx.quarantine"), qr/too large for topic "small".*5000/, 'but put aside');
+like($node->sql("SELECT message || ' ' || coalesce(data::text, '') FROM streamx.quarantine"), qr/too large for topic "small".*5000/, 'but put aside');
 $node->sql("SELECT drop_query('q')");
 $node->sql("SELECT create_query('q', 'SELECT CASE WHEN n > 0 THEN ''k'' END AS key, repeat(''x'', abs(n)) AS value FROM sizes', sink => 'small',
 	options => '{\"starting_offsets\": \"latest\"}'); SELECT start_query('q')");
