@@ -183,7 +183,8 @@ sx_plan_query(const Query *original, SxOutputMode mode)
 	find_sources(plan);
 	find_watermarks(plan);
 	sx_result_key_find(plan, &cut, query);
-	plan->order_lost = sx_row_order_lost(&cut, query);
+	if (mode == SX_OUTPUT_UPDATE)
+		plan->order_lost = sx_row_order_lost(&cut, query);
 	summarize(plan, &cut);
 	sx_row_flow_find(plan, &cut);
 	return plan;
