@@ -117,6 +117,7 @@ set_token(SxKafkaClient *client)
 		client->cause = SX_KAFKA_CREDENTIALS;
 		free(client->cause_text);
 		client->cause_text = strdup(why);
+		client->all_down = true;	/* the library does not even try */
 	}
 }
 
