@@ -72,6 +72,13 @@ extern int64 sx_watermark_call_delay(const FuncExpr *call);
 /* result_key.c: fills keys, keys_missing and touched of the plan. */
 extern void sx_result_key_find(SxPlan *plan, SxCut *cut, Query *result);
 
-
 /* row_order.c: what may bring rows into another order than the stream's; NULL: nothing. */
 extern char *sx_row_order_lost(SxCut *cut, Query *result);
+
+/* row_flow.c: fills flow, references and operators of the stages. */
+extern void sx_row_flow_find(SxPlan *plan, SxCut *cut);
+
+/* layout.c */
+extern char *sx_layout_print(const SxCut *cut);
+
+#endif
