@@ -102,6 +102,15 @@
 #define sx_flatten_join_aliases(query, node) flatten_join_alias_vars(query, node)
 #endif
 
+/* 16: a Var says which outer joins may make it NULL; permission data goes along with a range table. */
+#if PG_VERSION_NUM >= 160000
+#define sx_var_set_nulling(var, rels) ((var)->varnullingrels = (rels))
+#define sx_query_move_permissions(to, from) ((to)->rteperminfos = (from)->rteperminfos)
+#else
+#define sx_var_set_nulling(var, rels) ((void) (rels))
+#define sx_query_move_permissions(to, from) ((void) 0)
+#endif
+
 /* 18: grouping expressions moved into a range table entry of their own. */
 #if PG_VERSION_NUM >= 180000
 #define sx_query_flatten_groups(query) \

@@ -105,8 +105,8 @@ aggregate_begin(SxOperator *op)
 	agg->evict = SX_TIME_UNSET;
 	if (is_watermarked(op->plan, op->mode))
 	{
-		agg->late = op->batch->late;
-		agg->evict = op->batch->evict;
+		agg->late = op->late;
+		agg->evict = op->evict;
 	}
 	sx_group_key_begin(agg->key);
 	sx_agg_calls_begin(agg->calls);

@@ -88,7 +88,7 @@ dedup_begin(SxOperator *op)
 {
 	Dedup	   *dedup = (Dedup *) op;
 
-	dedup->late = op->plan->watermarked ? op->batch->late : SX_TIME_UNSET;
+	dedup->late = op->plan->watermarked ? op->late : SX_TIME_UNSET;
 	op->progress->is_dedup = true;
 	sx_group_key_begin(dedup->key);
 	sx_chunk_begin(dedup->chunk);
@@ -330,12 +330,12 @@ dedup_finish(SxOperator *op)
 	Dedup	   *dedup = (Dedup *) op;
 
 	process_chunk(dedup);
-	if (!op->plan->watermarked || op->batch->evict == SX_TIME_UNSET)
+	if (!op->plan->watermarked || op->evict == SX_TIME_UNSET)
 		return;
 	if (op->plan->within_watermark)
-		remove_passed(dedup, op->batch->evict);
+		remove_passed(dedup, op->evict);
 	else if (op->plan->time_key >= 0)
-		op->progress->rows_removed += sx_state_expire(op->state, op->plan->id, op->batch->evict);
+		op->progress->rows_removed += sx_state_expire(op->state, op->plan->id, op->evict);
 }
 
 /* A line for each key; what is kept of a row is its key. */

@@ -56,6 +56,8 @@ sx_operator_routine(SxOperatorKind kind)
 			return &sx_aggregate_routine;
 		case SX_OPERATOR_DEDUP:
 			return &sx_dedup_routine;
+		case SX_OPERATOR_JOIN:
+			return &sx_join_routine;
 		case SX_OPERATOR_LIMIT:
 			return &sx_limit_routine;
 	}
@@ -240,6 +242,12 @@ run_segment(Run *run, int number, SxOperator *op)
 	run->batch->stages[number].stopped = input.stopped;
 }
 
+static TimestampTz
+watermark_at(const SxPlanOperator *op, TimestampTz watermark)
+{
+	return watermark == SX_TIME_UNSET ? SX_TIME_UNSET : watermark - op->lag;
+}
+
 /* From the stage of its first input to that of its last; first is the former's number. */
 static void
 run_operator(Run *run, SxOperator *op, int first)
@@ -252,6 +260,8 @@ run_operator(Run *run, SxOperator *op, int first)
 
 	error_context_stack = &context;
 	op->batch = run->batch;
+	op->late = watermark_at(op->plan, run->batch->late);
+	op->evict = watermark_at(op->plan, run->batch->evict);
 	op->progress = &run->batch->operators[op->plan->id];
 	op->progress->name = op->plan->spark_name;
 	op->out = NULL;

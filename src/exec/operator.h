@@ -29,8 +29,10 @@ typedef struct SxOperator
 	SxOutputMode mode;
 	SxState    *state;			/* NULL when only explained */
 
-	/* set by begin */
+	/* set before begin */
 	const SxExecBatch *batch;
+	TimestampTz late;			/* the batch's watermarks, as far as they have come here */
+	TimestampTz evict;
 	SxOperatorProgress *progress;
 	SxSegmentPipe *pipe;		/* straight to the result, or NULL: */
 	Tuplestorestate *out;		/* rows of plan->output */
@@ -73,6 +75,7 @@ typedef struct SxOperatorRoutine
 
 extern const SxOperatorRoutine sx_aggregate_routine;
 extern const SxOperatorRoutine sx_dedup_routine;
+extern const SxOperatorRoutine sx_join_routine;
 extern const SxOperatorRoutine sx_limit_routine;
 
 extern const SxOperatorRoutine *sx_operator_routine(SxOperatorKind kind);

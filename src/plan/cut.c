@@ -26,6 +26,7 @@
 #include "base/compat.h"
 #include "base/errors.h"
 #include "plan/cut.h"
+#include "plan/isolate.h"
 
 SxPlanOperator *
 sx_cut_new_operator(SxCut *cut, SxOperatorKind kind, const char *spark_name)
@@ -65,8 +66,8 @@ sx_cut_add_stage(SxCut *cut, Query *segment, SxPlanOperator *op)
 					 op != NULL ? op->input : ExecCleanTypeFromTL(segment->targetList), keys);
 }
 
-static RangeTblEntry *
-operator_rte(SxPlanOperator *op)
+RangeTblEntry *
+sx_cut_operator_rte(SxPlanOperator *op)
 {
 	ParseState *parse = make_parsestate(NULL);
 	EphemeralNamedRelation enr = palloc0(sizeof(EphemeralNamedRelationData));
@@ -87,7 +88,7 @@ sx_cut_read_operator(Query *query, SxPlanOperator *op, Node *quals)
 	RangeTblRef *ref = makeNode(RangeTblRef);
 
 	ref->rtindex = 1;
-	query->rtable = list_make1(operator_rte(op));
+	query->rtable = list_make1(sx_cut_operator_rte(op));
 	sx_query_drop_permissions(query);
 	query->jointree = makeFromExpr(list_make1(ref), quals);
 	query->setOperations = NULL;
@@ -128,7 +129,9 @@ check_chain(SxCut *cut)
 				ereport(ERROR,
 						(errcode(ERRCODE_SX_OUTPUT_MODE),
 						 errmsg("%s over an aggregation is not supported in output mode \"update\"",
-								((SxPlanOperator *) lfirst(cell))->kind == SX_OPERATOR_DEDUP ? "DISTINCT" : "an aggregation"),
+								((SxPlanOperator *) lfirst(cell))->kind == SX_OPERATOR_DEDUP ? "DISTINCT" :
+								((SxPlanOperator *) lfirst(cell))->kind == SX_OPERATOR_JOIN ? "a join of streams" :
+								"an aggregation"),
 						 errdetail("A changed result of the inner one would be counted again by the outer one."),
 						 errhint("Use output mode \"append\".")));
 	}
@@ -154,6 +157,17 @@ sx_cut_query(SxCut *cut, Query *query)
 		sx_cut_subqueries(cut, query);
 		if (!sx_flows(cut, (Node *) query))
 			return;
+	}
+	if (sx_joins_streams(cut, query))
+	{
+		if (sx_has_aggregation(query) || query->distinctClause != NIL)
+			sx_isolate_from(query);
+		else if (query->limitCount == NULL || cut->mode != SX_OUTPUT_APPEND)
+		{
+			sx_cut_join(cut, query);
+			sx_law_check(cut, query);
+			return;
+		}
 	}
 	if (query->limitCount != NULL && cut->mode == SX_OUTPUT_APPEND)
 	{

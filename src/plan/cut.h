@@ -34,12 +34,18 @@ extern void sx_cut_subqueries(SxCut *cut, Query *query);
 extern void sx_cut_aggregate(SxCut *cut, Query *query);
 extern void sx_cut_distinct(SxCut *cut, Query *query);
 extern void sx_cut_limit(SxCut *cut, Query *query);
+
+/* cut_join.c: joins of streams. */
+extern bool sx_joins_streams(SxCut *cut, Query *query);
+extern void sx_cut_join(SxCut *cut, Query *query);
 extern SxPlanOperator *sx_cut_new_operator(SxCut *cut, SxOperatorKind kind, const char *spark_name);
 /* The segment of an operator with one input, or of the result (op is NULL). */
 extern void sx_cut_add_stage(SxCut *cut, Query *segment, SxPlanOperator *op);
 /* The next input of an operator with several; nothing else may be added between them. */
 extern void sx_cut_add_input(SxCut *cut, Query *segment, SxPlanOperator *op,
 							 TupleDesc row, Bitmapset *keys);
+/* The operator's output as an entry of a range table. */
+extern RangeTblEntry *sx_cut_operator_rte(SxPlanOperator *op);
 /* The upper query reads the operator's output and nothing else. */
 extern void sx_cut_read_operator(Query *query, SxPlanOperator *op, Node *quals);
 /* The same for an operator that lets rows of the level through: its columns are the level's. */
@@ -57,6 +63,9 @@ extern SxTrace sx_trace(SxCut *cut, Query *query, Node *expr);
 extern SxTrace sx_trace_column(SxCut *cut, Query *query, AttrNumber column);
 /* The column of an operator's output that is an event time or a window over one; 0: none. */
 extern AttrNumber sx_operator_event_column(const SxPlanOperator *op);
+/* Of a join's output: one of its event times (the preserved side's), and what a column is. */
+extern AttrNumber sx_join_event_column(const SxPlanOperator *op);
+extern SxTrace sx_join_trace(const SxPlanOperator *op, AttrNumber column);
 extern SxPlanOperator *sx_operator_of_rte(SxCut *cut, const RangeTblEntry *rte);
 
 /*

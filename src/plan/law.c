@@ -88,15 +88,6 @@ refuse(const char *clause, const char *why, const char *hint)
 }
 
 static void
-refuse_not_yet(const char *what, const char *detail)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("%s is not supported in this version", what),
-			 errdetail("%s", detail)));
-}
-
-static void
 check_order_and_limit(SxCut *cut, Query *query)
 {
 	if (query->sortClause != NIL)
@@ -185,7 +176,7 @@ check_join_tree(SxCut *cut, Query *query, Node *node)
 		foreach(cell, ((FromExpr *) node)->fromlist)
 			nstreams += check_join_tree(cut, query, lfirst(cell)) ? 1 : 0;
 		if (nstreams > 1)
-			refuse_not_yet("a join of two streams", "Both sides would have to be kept as state.");
+			elog(ERROR, "a join of streams was not cut");
 		return nstreams > 0;
 	}
 	else
@@ -195,7 +186,7 @@ check_join_tree(SxCut *cut, Query *query, Node *node)
 		bool		right = check_join_tree(cut, query, join->rarg);
 
 		if (left && right)
-			refuse_not_yet("a join of two streams", "Both sides would have to be kept as state.");
+			elog(ERROR, "a join of streams was not cut");
 		if ((left || right) &&
 			(join->jointype == JOIN_FULL ||
 			 (join->jointype == JOIN_LEFT && right) ||
@@ -205,24 +196,48 @@ check_join_tree(SxCut *cut, Query *query, Node *node)
 	}
 }
 
-/* Subqueries in expressions may only read ordinary tables. */
+static bool
+is_not_in(Node *node)
+{
+	Node	   *argument;
+
+	if (!IsA(node, BoolExpr) || ((BoolExpr *) node)->boolop != NOT_EXPR)
+		return false;
+	argument = linitial(((BoolExpr *) node)->args);
+	return IsA(argument, SubLink) && ((SubLink *) argument)->subLinkType == ANY_SUBLINK;
+}
+
+static void
+refuse_all(void)
+{
+	refuse("NOT IN or ALL",
+		   "A single NULL or a later row would take back what was written.",
+		   "Use NOT EXISTS with an equality.");
+}
+
+/* Subqueries in expressions may only read ordinary tables; joins of streams are cut already. */
 static bool
 sublink_walker(Node *node, void *arg)
 {
 	if (node == NULL)
 		return false;
-	if (IsA(node, SubLink))
+	if (is_not_in(node))
+	{
+		if (sx_flows(((FlowContext *) arg)->cut,
+					 ((SubLink *) linitial(((BoolExpr *) node)->args))->subselect))
+			refuse_all();
+	}
+	else if (IsA(node, SubLink))
 	{
 		SubLink    *link = (SubLink *) node;
 
 		if (sx_flows(((FlowContext *) arg)->cut, link->subselect))
 		{
 			if (link->subLinkType == ALL_SUBLINK)
-				refuse("NOT IN or ALL over a stream",
-					   "A single NULL or a later row would take back what was written.",
-					   "Use NOT EXISTS with an equality.");
-			refuse_not_yet("a subquery over a stream in an expression",
-						   "EXISTS and IN over a stream are joins of two streams.");
+				refuse_all();
+			refuse("this subquery in an expression",
+				   "Only EXISTS, NOT EXISTS and IN, in WHERE and combined by AND, can be joins of two streams; the outer query must read a stream, too.",
+				   NULL);
 		}
 	}
 	return expression_tree_walker(node, sublink_walker, arg);

@@ -18,6 +18,14 @@
  *	 key 1 tstzrange window panes 10000000 2000000 0
  *	 key 1 tstzrange window unbounded 10000000
  *
+ * A join keeps rows of both sides: their columns follow, with the number that each
+ * has in its stream or in the result of another operator, and when the rows go, in
+ * microseconds from the watermark:
+ *
+ *	 join left
+ *	 left 1 bigint column 2
+ *	 left expiry 3 -5001000
+ *
  * An unknown version never fits.
  */
 #include "postgres.h"
@@ -80,6 +88,27 @@ print_aggregate(StringInfo text, SxPlanAggregate *agg, int index)
 	appendStringInfoChar(text, '\n');
 }
 
+static void
+print_join(StringInfo text, const SxPlanJoin *join)
+{
+	static const char *const types[] = {"inner", "left", "right", "full", "semi", "anti"};
+	static const char *const names[] = {"left", "right"};
+
+	appendStringInfo(text, "join %s\n", types[join->type]);
+	for (int s = 0; s < 2; s++)
+	{
+		const SxPlanSide *side = &join->sides[s];
+
+		for (int i = 0; i < side->row->natts; i++)
+			appendStringInfo(text, "%s %d %s %s\n", names[s], i + 1,
+							 format_type_be_qualified(TupleDescAttr(side->row, i)->atttypid),
+							 (char *) list_nth(side->origins, i));
+		if (side->expiry != 0)
+			appendStringInfo(text, "%s expiry %d%s " INT64_FORMAT "\n", names[s], side->expiry,
+							 join->expiry_in_key ? " key" : "", side->bound);
+	}
+}
+
 char *
 sx_layout_print(const SxCut *cut)
 {
@@ -101,6 +130,8 @@ sx_layout_print(const SxCut *cut)
 			print_key(&text, op, i);
 		if (op->within_watermark)
 			appendStringInfoString(&text, "expiry by first row\n");
+		if (op->join != NULL)
+			print_join(&text, op->join);
 		for (int i = 0; i < op->naggregates; i++)
 			print_aggregate(&text, &op->aggregates[i], i);
 	}

@@ -113,6 +113,49 @@ find_watermarks(SxPlan *plan)
 		plan->watermarks[i].max = SX_TIME_UNSET;
 }
 
+/* How far the operators below, that a segment reads, are behind the query's watermark. */
+typedef struct LagContext
+{
+	SxCut	   *cut;
+	int64		lag;
+} LagContext;
+
+static bool
+lag_walker(Node *node, LagContext *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblEntry))
+	{
+		SxPlanOperator *op = sx_operator_of_rte(context->cut, (RangeTblEntry *) node);
+
+		if (op != NULL)
+			context->lag = Max(context->lag, op->output_lag);
+		return false;
+	}
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, lag_walker, context, QTW_EXAMINE_RTES_BEFORE);
+	return expression_tree_walker(node, lag_walker, context);
+}
+
+/* What a join gives may be as old as the oldest row that it keeps (semantics 13). */
+static void
+find_lags(SxPlan *plan, SxCut *cut)
+{
+	for (int i = 0; i < plan->nstages - 1; i++)
+	{
+		SxPlanOperator *op = plan->stages[i].op;
+		LagContext	context = {cut};
+
+		lag_walker((Node *) plan->stages[i].segment, &context);
+		op->lag = Max(op->lag, context.lag);
+		op->output_lag = op->lag;
+		for (int s = 0; s < 2 && op->join != NULL; s++)
+			if (op->join->sides[s].expiry != 0)
+				op->output_lag = Max(op->output_lag, op->lag - op->join->sides[s].bound);
+	}
+}
+
 static void
 check_complete(SxCut *cut, Query *query)
 {
@@ -135,6 +178,9 @@ summarize(SxPlan *plan, SxCut *cut)
 
 		plan->stateful = true;
 		if (op->kind == SX_OPERATOR_LIMIT)
+			continue;
+		if (op->kind == SX_OPERATOR_JOIN && op->join->sides[0].expiry == 0 &&
+			op->join->sides[1].expiry == 0)
 			continue;
 		if (plan->nwatermarks > 0 &&
 			(cut->mode != SX_OUTPUT_COMPLETE || op->kind == SX_OPERATOR_DEDUP))
@@ -180,6 +226,7 @@ sx_plan_query(const Query *original, SxOutputMode mode)
 		plan->operators[foreach_current_index(cell)] = lfirst(cell);
 	plan->notices = cut.notices;
 	plan->layout = sx_layout_print(&cut);
+	find_lags(plan, &cut);
 	find_sources(plan);
 	find_watermarks(plan);
 	sx_result_key_find(plan, &cut, query);

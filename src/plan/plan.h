@@ -30,6 +30,7 @@ typedef enum SxOperatorKind
 {
 	SX_OPERATOR_AGGREGATE,
 	SX_OPERATOR_DEDUP,
+	SX_OPERATOR_JOIN,
 	SX_OPERATOR_LIMIT
 } SxOperatorKind;
 
@@ -71,6 +72,44 @@ typedef struct SxPlanAggregate
 	AttrNumber	filter;			/* column of the FILTER condition (boolean), 0: none */
 } SxPlanAggregate;
 
+typedef enum SxJoinType
+{
+	SX_JOIN_INNER,
+	SX_JOIN_LEFT,
+	SX_JOIN_RIGHT,
+	SX_JOIN_FULL,
+	SX_JOIN_SEMI,				/* EXISTS, IN: the left row, once */
+	SX_JOIN_ANTI				/* NOT EXISTS: the left row that never matched */
+} SxJoinType;
+
+typedef struct SxPlanSide
+{
+	TupleDesc	row;			/* of its segment */
+	List	   *origins;		/* char *: where its columns come from, for the layout */
+	int			nkeys;
+	SxPlanKey  *keys;			/* of both sides in the same order, of the same types */
+	AttrNumber	filter;			/* boolean column: what ON asks of this side alone; 0: nothing */
+	bool		outer;			/* a row that never matched comes out */
+
+	/* its event time, by which rows are late; 0: none */
+	AttrNumber	event;
+	bool		event_is_range; /* it is a window: its end counts */
+
+	/* column by which rows go: when it is <= watermark + bound; 0: they stay */
+	AttrNumber	expiry;
+	bool		expiry_is_range;
+	int64		bound;			/* microseconds */
+	AttrNumber	bound_by;		/* column of the other side: where rows match, at most expiry - bound; 0: none */
+} SxPlanSide;
+
+typedef struct SxPlanJoin
+{
+	SxJoinType	type;
+	SxPlanSide	sides[2];		/* left, right */
+	List	   *condition;		/* besides the keys: implicit AND; Vars are OUTER_VAR (left), INNER_VAR (right) */
+	bool		expiry_in_key;	/* rows of one key go together */
+} SxPlanJoin;
+
 typedef struct SxPlanOperator
 {
 	uint16		id;				/* 0 is the operator nearest the sink, as in Spark */
@@ -79,6 +118,10 @@ typedef struct SxPlanOperator
 	int			ninputs;
 	TupleDesc	input;			/* row of its segment, where it has one input */
 	TupleDesc	output;			/* keys, then aggregate results */
+
+	/* The watermark is behind the query's by this, microseconds: of what it reads, and of what it gives. */
+	int64		lag;
+	int64		output_lag;
 
 	/* aggregate */
 	int			nkeys;
@@ -98,6 +141,9 @@ typedef struct SxPlanOperator
 	bool		event_is_range; /* it is a window: its end counts */
 	bool		within_watermark;	/* keys go when their first row is event_delay behind the watermark */
 	int64		event_delay;	/* microseconds */
+
+	/* join: output is the left row, then (not semi, anti) the right one */
+	SxPlanJoin *join;
 
 	/* limit */
 	int64		limit;

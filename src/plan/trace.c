@@ -48,6 +48,8 @@ trace_set_operation(SxCut *cut, Query *query, Node *node, AttrNumber column)
 AttrNumber
 sx_operator_event_column(const SxPlanOperator *op)
 {
+	if (op->kind == SX_OPERATOR_JOIN)
+		return sx_join_event_column(op);
 	if (!op->watermarked)
 		return 0;
 	return op->kind == SX_OPERATOR_DEDUP ? op->event_input : op->time_key + 1;
@@ -82,6 +84,11 @@ trace_var(SxCut *cut, Query *query, Var *var)
 			{
 				SxPlanOperator *op = sx_operator_of_rte(cut, rte);
 
+				if (op != NULL && op->kind == SX_OPERATOR_JOIN)
+				{
+					cut->traced_delay = Max(cut->traced_delay, op->event_delay);
+					return sx_join_trace(op, var->varattno);
+				}
 				if (op == NULL || var->varattno != sx_operator_event_column(op))
 					return SX_TRACE_NONE;
 				cut->traced_delay = Max(cut->traced_delay, op->event_delay);

@@ -39,6 +39,11 @@ SELECT run('append_' || store, $$SELECT tumble(ts, '1 minute') AS w, t, count(*)
 SELECT run('complete', $$SELECT hop(ts, '1 minute', '30 seconds') AS w, min(t) AS t, percentile_disc(0.5) WITHIN GROUP (ORDER BY n) AS p FROM s WHERE k < 50 GROUP BY w HAVING count(*) > 1$$, 'complete');
 SELECT run('plain', $$SELECT s.k, s.t || b.name AS t FROM s JOIN (VALUES (1, 'one'), (2, 'two')) b(k, name) USING (k)
 	UNION ALL SELECT k, NULL FROM s WHERE k > 2990$$, 'append');
+SELECT run('joined_' || store, $$SELECT a.k, a.t, b.k AS bk, b.n FROM (SELECT * FROM s WHERE t ~ '^group|^second|^third') a LEFT JOIN s b ON a.n = b.n AND b.k < 1000 AND b.ts BETWEEN a.ts AND a.ts + interval '10 seconds'$$, 'append',
+	jsonb_build_object('state_store', store, 'state_memory', '1MB'),
+	$$SELECT a.k, a.t, b.k AS bk, b.n FROM (SELECT * FROM s WHERE t ~ '^group|^second|^third') a LEFT JOIN s b ON a.n = b.n AND b.k < 1000 AND b.ts BETWEEN a.ts AND a.ts + interval '10 seconds'
+	  WHERE b.k IS NOT NULL OR a.ts <= (SELECT max(ts) - interval '20.001 seconds' FROM s)$$) FROM unnest('{rocksdb,table}'::text[]) store;
+SELECT run('semi', $$SELECT a.k FROM s a WHERE EXISTS (SELECT 1 FROM s b WHERE b.t = a.t AND b.k = a.k + 7 AND b.ts > a.ts AND b.ts < a.ts + interval '1 minute')$$, 'append');
 SELECT create_query('stream', 'SELECT k, 1 AS n FROM s WHERE k < 100', sink => 'copied');
 SELECT create_query('dir', 'SELECT k, t FROM s WHERE k < 100', sink => 'directory', options => jsonb_build_object('directory', current_setting('memory.directory')));
 SELECT create_query('noop', 'SELECT DISTINCT_k FROM (SELECT k AS DISTINCT_k FROM s) x', sink => 'noop');

@@ -67,7 +67,7 @@ for test in format_from_json format_csv_raw format_avro; do
 done
 export PGDATABASE=postgres
 
-cases=tumble_restart,union_all_two
+cases=tumble_restart,union_all_two,join_full_null_keys
 "$PYTHON" test/oracle/run.py --jobs 2 --only $cases --state-memory 4MB
 result $? "cases of the oracle"
 as_server "$PG_BIN/pg_ctl" -D "$dir/data" -m fast -w -t 180 stop >/dev/null

@@ -61,9 +61,20 @@ SELECT create_query('q', 'SELECT id FROM l UNION SELECT id FROM r UNION ALL SELE
 SELECT create_query('q', 'SELECT DISTINCT n FROM (SELECT k, count(*) AS n FROM s GROUP BY k) a', sink => 'noop', output_mode => 'update');
 SELECT within_watermark(1);
 
--- not in this version
-SELECT create_query('q', 'SELECT l.id, r.v FROM l JOIN r ON l.id = r.id', sink => 'noop');
+-- joins of streams
+SELECT create_query('q', 'SELECT l.id, r.v FROM l JOIN r ON l.id < r.id', sink => 'noop');
+SELECT create_query('q', 'SELECT l.id, r.v FROM l JOIN r ON l.id = r.id', sink => 'noop', output_mode => 'complete');
+SELECT create_query('q', 'SELECT l.id, r.v FROM l LEFT JOIN r ON l.id = r.id AND l.ts = r.ts', sink => 'noop', output_mode => 'update');
+SELECT create_query('q', 'SELECT l.id, r.v FROM l LEFT JOIN r ON l.id = r.id', sink => 'noop');
+SELECT create_query('q', 'SELECT s.v FROM s LEFT JOIN plain p ON s.k = p.k AND s.ts = p.ts', sink => 'noop');
 SELECT create_query('q', 'SELECT l.id FROM l WHERE EXISTS (SELECT FROM r WHERE r.id = l.id)', sink => 'noop');
+SELECT create_query('q', 'SELECT l.id FROM l WHERE EXISTS (SELECT max(v) FROM r WHERE r.id = l.id GROUP BY id)', sink => 'noop');
+SELECT create_query('q', 'SELECT l.id, EXISTS (SELECT FROM r WHERE r.id = l.id) AS e FROM l', sink => 'noop');
+SELECT create_query('q', 'SELECT l.id FROM l WHERE id NOT IN (SELECT id FROM r)', sink => 'noop');
+SELECT create_query('q', 'SELECT l.id FROM l JOIN r ON l.id = r.id AND random() < l.v + r.v', sink => 'noop');
+SELECT create_query('q', 'SELECT l.id FROM l LEFT JOIN r ON l.id = r.id AND l.ts = r.ts AND l.v < (SELECT count(*) FROM dim WHERE r.v > 0)', sink => 'noop');
+
+-- not in this version
 SELECT create_query('q', $$SELECT session(ts, '5 s') AS w, k, count(*) AS n FROM s GROUP BY w, k$$, sink => 'noop');
 
 -- nothing of all that left a trace

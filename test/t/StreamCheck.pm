@@ -72,9 +72,20 @@ my %queries = (
 		q{SELECT name, count(*) AS n, sum(v) AS sv, max(ts) AS last FROM below('updated') GROUP BY name} ],
 	copied => [
 		q{SELECT k, v, ts FROM s WHERE v % 2 = 0}, 'append',
-		q{SELECT k, v, ts FROM below('copied') WHERE v % 2 = 0} ]);
+		q{SELECT k, v, ts FROM below('copied') WHERE v % 2 = 0} ],
+	# a row without a match comes out when the watermark has passed its range
+	joined => [
+		q{SELECT a.k, a.v, a.ts, b.v AS bv FROM (SELECT * FROM s WHERE v % 3 = 0) a LEFT JOIN (SELECT * FROM s WHERE v % 3 = 0) b ON a.name = b.name AND b.ts > a.ts AND b.ts <= a.ts + interval '20 seconds'}, 'append',
+		q{SELECT a.k, a.v, a.ts, b.v AS bv FROM (SELECT * FROM below('joined') WHERE v % 3 = 0) a
+		  LEFT JOIN (SELECT * FROM below('joined') WHERE v % 3 = 0) b ON a.name = b.name AND b.ts > a.ts AND b.ts <= a.ts + interval '20 seconds'
+		  WHERE b.ts IS NOT NULL OR a.ts <= (SELECT watermark FROM upto WHERE name = 'joined') - interval '20.001 seconds'} ]);
 
-sub names { return sort keys %queries; }
+# Those that run; a test may ask for more.
+my @names = ('appended', 'copied', 'updated');
+
+sub also { push @names, @_; }
+
+sub names { return sort @names; }
 
 sub all_names { my ($node) = @_; return (names(), $node->{outside} ? 'outside' : ()); }
 
@@ -133,7 +144,7 @@ sub differences
 {
 	my ($node, $name) = @_;
 	my $wanted = $queries{$name}[2];
-	my $columns = { appended => 'w, k, n, sv', updated => 'name, n, sv, last', copied => 'k, v, ts' }->{$name};
+	my $columns = { appended => 'w, k, n, sv', updated => 'name, n, sv, last', copied => 'k, v, ts', joined => 'k, v, ts, bv' }->{$name};
 	my $sql = qq{
 		WITH want AS MATERIALIZED ($wanted), have AS MATERIALIZED (SELECT $columns FROM ${name}_sink),
 		lost AS (SELECT * FROM want EXCEPT ALL SELECT * FROM have),

@@ -33,6 +33,8 @@ my %points = map { $_ => 1 } `grep -rhoE --exclude='kafka_*' --exclude=publisher
 my @points = sort keys %points;
 ok(@points > 0, 'the code has crash points: ' . join(', ', @points));
 
+StreamCheck::also('joined');
+
 my %hits;
 
 # Starts the server with queries held back, and checks.
