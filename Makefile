@@ -4,7 +4,7 @@
 #	make, make install		with PG_CONFIG=... for a certain server
 #	make demo				a running query to look at; KAFKA=1: from a topic of a private broker
 #	make check				every test; SUITES="regress kafka" for some of them
-#	make oracle				the recorded Spark cases; CASES=folder for others
+#	make oracle				the recorded Spark cases; CASES=folder for others, LONG=1 in every form
 #	make crash				the long form of the crash matrix
 #	make check16, check17, check18	builds for another PostgreSQL, runs most tests, upgrades to it
 #	make valgrind			a representative part under valgrind
@@ -90,7 +90,7 @@ demo:
 check:
 	@test/harness/check.sh $(SUITES)
 oracle:
-	@CASES='$(CASES)' test/harness/check.sh --verbose oracle
+	@CASES='$(CASES)' SX_ORACLE_LONG='$(LONG)' test/harness/check.sh --verbose oracle
 crash:
 	@SX_CRASH_LONG=1 test/harness/check.sh --verbose crash
 valgrind:

@@ -146,7 +146,19 @@ suite_oracle()
 {
 	mkdir -p "$WORK/oracle"
 	start_cluster "$WORK/oracle" "fsync = off" "streamx.max_failures_in_a_row = 1" "max_connections = 50" || exit 1
-	"$PYTHON" test/oracle/run.py --jobs 4 --store "${STORES:-rocksdb,table}" --suite ${CASES:-test/oracle/cases}
+	local form forms= p=0 f=0 s=0
+
+	[ -z "${SX_ORACLE_LONG:-}" ] || forms="--restart-between-steps,--state-memory=1MB --reverse --sink=table"
+	for form in --suite $forms; do
+		echo "oracle: ${form//,/ }"
+		"$PYTHON" test/oracle/run.py --jobs 4 --store "${STORES:-rocksdb,table}" --suite ${form//,/ } ${CASES:-test/oracle/cases} |
+			tee oracle.out
+		read -r passed failed skipped < <(sed -n 's/^SUITE //p' oracle.out)
+		p=$((p + ${passed:-0})) f=$((f + ${failed:-1})) s=$((s + ${skipped:-0}))
+		passed= failed= skipped=
+	done
+	echo "SUITE $p $f $s"
+	[ $f = 0 ]
 }
 
 suite_docs()

@@ -59,6 +59,14 @@ class Case:
             return "several stateful operators"
         return None
 
+    def order_matters(self):
+        """Which of a batch's rows is the first one decides what comes out."""
+        if self.query is None:
+            return True                 # handlers see rows one by one
+        first = re.search(r"\bDISTINCT ON\b", self.query, re.I) is not None
+        some = self.mode == "append" and re.search(r"\bLIMIT\b", self.query, re.I) is not None
+        return first or some
+
     def stream_references(self, text):
         names = "|".join(re.escape(s["name"]) for s in self.streams)
         return len(re.findall(r"(?:\bFROM|\bJOIN|,)\s+(?:%s)\b" % names, text, re.I))

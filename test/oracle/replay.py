@@ -138,7 +138,7 @@ class Replay:
         streams = {s["name"]: s for s in self.case.streams}
         self.run("BEGIN")
         for name, rows in step.get("input", {}).items():
-            self.insert(name, streams[name]["columns"], rows)
+            self.insert(name, streams[name]["columns"], rows[::-1] if self.options.reverse else rows)
         self.run("COMMIT")
 
     def batches(self):
@@ -237,7 +237,7 @@ class Replay:
         mode, columns = self.case.mode, self.case.columns
         operators = {o["operator"] for s in self.case.steps for o in s.get("state", [])}
         # of these each row comes once, in update mode too
-        only_added = operators <= {"dedupe", "dedupeWithinWatermark"}
+        only_added = operators <= {"dedupe", "dedupeWithinWatermark", "symmetricHashJoin"}
         if mode == "append" or (mode == "update" and only_added):
             self.table_rows += step["output"]
             return values.multiset(self.table_rows, columns)

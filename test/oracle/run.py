@@ -29,6 +29,8 @@ def arguments():
     ap.add_argument("--only", default="", help="names or areas, by comma; a part of the name is enough")
     ap.add_argument("--jobs", type=int, default=3, help="cases at the same time")
     ap.add_argument("--restart-between-steps", action="store_true", help="stop and start before every step")
+    ap.add_argument("--reverse", action="store_true",
+                    help="rows of a batch in reverse order; without the cases whose answer depends on it")
     ap.add_argument("--state-memory", default="", help="option state_memory of every query, e.g. 4MB")
     ap.add_argument("--sink", choices=["foreach_batch", "table"], default="foreach_batch",
                     help="foreach_batch shows every batch; table compares what the table holds after each step")
@@ -122,6 +124,8 @@ def main():
     wanted = [w for w in options.only.split(",") if w]
     cases = [c for c in cases_of.load(options.paths)
              if not wanted or any(w in c.name or w == c.area for w in wanted)]
+    if options.reverse:
+        cases = [c for c in cases if not c.order_matters()]
     if not cases:
         sys.exit("no case found")
     database = Database(options.dsn)
