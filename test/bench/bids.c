@@ -1,6 +1,6 @@
 /*
  * bids.c
- *		The rows of bids.h.
+ *		The rows of bids.h: bids, auctions, ads.
  */
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "bids.h"
 
-#define AUCTIONS	200000
+#define AUCTIONS	BIDS_AUCTIONS
 #define PERSONS		100000
 #define SPAN_MS		2000000
 #define JITTER_MS	3000
@@ -132,4 +132,90 @@ bid_now(int64_t date_time, int64_t auctions)
 	bid.auction = below(auctions);
 	fill(&bid, PERSONS);
 	return &bid;
+}
+
+/* ---------------------------------------------------------------- auctions */
+
+static void
+start(const char *kind, int64_t nrows, uint64_t seed)
+{
+	state = mix(seed) ^ mix(strlen(kind) * 131 + (uint64_t) kind[0]);
+	rows = nrows;
+	given = 0;
+}
+
+static int64_t
+time_of_row(int64_t i)
+{
+	return START_MS + (int64_t) ((__int128) i * SPAN_MS / rows);
+}
+
+void
+auctions_start(uint64_t seed)
+{
+	start("auctions", AUCTIONS, seed);
+}
+
+const Auction *
+auction_next(void)
+{
+	static Auction auction;
+	int64_t		i = given++;
+
+	if (i >= rows)
+		return NULL;
+	auction.id = i;
+	auction.date_time = time_of_row(i) - JITTER_MS - below(1000);
+	word(auction.item_name, 7);
+	word(auction.extra, 20);
+	auction.initial_bid = below(10000);
+	auction.reserve = below(100000);
+	auction.seller = i * PERSONS / rows;
+	auction.category = 10 + (int) below(5);
+	return &auction;
+}
+
+/* ---------------------------------------------------------------- ads */
+
+static void
+uuid(char *out, uint64_t n)
+{
+	uint64_t	x = mix(n);
+	uint64_t	y = mix(n ^ 0x5555);
+
+	sprintf(out, "%08x-%04x-4%03x-a%03x-%012llx", (unsigned) (x >> 32), (unsigned) (x >> 16) & 0xffff,
+			(unsigned) x & 0xfff, (unsigned) (y >> 52) & 0xfff, (unsigned long long) (y & 0xffffffffffffULL));
+}
+
+void
+ad_id_of(char *out, int ad)
+{
+	uuid(out, 900000 + (uint64_t) ad);
+}
+
+void
+ads_start(int64_t nrows, uint64_t seed)
+{
+	start("ads", nrows, seed);
+}
+
+const Ad *
+ad_next(void)
+{
+	static const char *const events[] = {"view", "click", "purchase"};
+	static const char *const types[] = {"banner", "modal", "sponsored-search", "mail", "mobile"};
+	static Ad	ad;
+	int64_t		i = given++;
+
+	if (i >= rows)
+		return NULL;
+	ad.event_time = time_of_row(i) - below(JITTER_MS);
+	ad_id_of(ad.ad_id, (int) below(ADS));
+	uuid(ad.user_id, 1000000 + (uint64_t) below(100000));
+	uuid(ad.page_id, 2000000 + (uint64_t) below(100));
+	ad.ad_type = types[below(5)];
+	ad.event_type = events[below(3)];
+	for (int k = 0; k < 4; k++)
+		ad.address[k] = (int) below(256);
+	return &ad;
 }

@@ -16,6 +16,12 @@ DELAY = f"{4 + 2000000 // ROWS} seconds"
 COLUMNS = ("auction bigint, bidder bigint, price bigint, channel text, url text,"
            " date_time bigint, extra text")
 EVENT_TIME = "to_timestamp(date_time::float8 / 1000)"
+# Beside the bids; auctions are always as many as there are in bids.h.
+AUCTIONS = 200000
+OTHER_COLUMNS = {
+    "auctions": "id bigint, item_name text, description text, initial_bid bigint, reserve bigint, date_time bigint,"
+                " expires bigint, seller bigint, category int, extra text",
+    "ads": "user_id text, page_id text, ad_id text, ad_type text, event_type text, event_time bigint, ip_address text"}
 
 
 # ---------------------------------------------------------------- topics
@@ -45,8 +51,10 @@ WINDOW_COLUMNS = "wstart timestamptz, auction bigint, n bigint, total bigint"
 
 
 class Workload:
-    def __init__(self, name, query, mode, columns, wanted):
+    def __init__(self, name, query, mode, columns, wanted, topics=("bids",), rows=ROWS):
         self.name = name
+        self.topics = topics
+        self.rows = rows                # of all topics
         self.query = query              # over a stream {s}
         self.mode = mode
         self.columns = columns          # of the result
@@ -73,6 +81,39 @@ def _closed(size, slide):
             " GROUP BY wstart, auction")
 
 
+# Rows of a bidder that are no farther apart than 10 s; touching ones are one session.
+SESSIONS = (
+    "SELECT min(t) AS wstart, max(t) + interval '10 s' AS wend, bidder::bigint, count(*) AS n"
+    " FROM (SELECT bidder, t, count(*) FILTER (WHERE first) OVER (PARTITION BY bidder ORDER BY t, i) AS session"
+    " FROM (SELECT bidder, date_time AS t, i, coalesce(date_time - lag(date_time) OVER (PARTITION BY bidder ORDER BY date_time, i)"
+    " > interval '10 s', true) AS first FROM (SELECT *, row_number() OVER () AS i FROM bids_all) b) a) s GROUP BY bidder, session"
+    f" HAVING max(t) + interval '10 s' <= (SELECT max(date_time) - interval '{DELAY}' FROM bids_all)")
+
+
+def _join(name, join):
+    on = "auction = id AND {ts} BETWEEN {ats} AND {ats} + interval '20 seconds'"
+    # an unmatched bid comes out when the watermark, that of the slower topic, has passed it
+    passed = (f"(SELECT least((SELECT max(date_time) FROM bids_all), (SELECT max(date_time) FROM auctions_all)) - interval '{DELAY}'"
+              " - interval '1 ms')")
+    return Workload(
+        name, "SELECT auction, bidder, price, ts, seller, category"
+        f" FROM (SELECT watermark({EVENT_TIME}, '{DELAY}') AS ts, auction, bidder, price FROM {{s}}) b"
+        f" {join} (SELECT watermark({EVENT_TIME}, '{DELAY}') AS ats, id, seller, category FROM auctions) u"
+        f" ON {on.format(ts='ts', ats='ats')}", "append",
+        "auction bigint, bidder bigint, price bigint, ts timestamptz, seller bigint, category int",
+        "SELECT auction::bigint, bidder::bigint, price, b.date_time AS ts, seller::bigint, category"
+        f" FROM bids_all b {join} auctions_all u ON {on.format(ts='b.date_time', ats='u.date_time')}"
+        f" WHERE id IS NOT NULL OR b.date_time <= {passed}", topics=("bids", "auctions"), rows=ROWS + AUCTIONS)
+
+
+def _distinct(name, keys):
+    return Workload(
+        name, f"SELECT DISTINCT ON ({keys}) auction, bidder, price, ts, channel"
+        f" FROM (SELECT watermark({EVENT_TIME}, '{DELAY}') AS ts, auction, bidder, price, channel FROM {{s}}) b", "append",
+        "auction bigint, bidder bigint, price bigint, ts timestamptz, channel text",
+        "SELECT DISTINCT ON (auction, bidder, price, date_time) auction::bigint, bidder::bigint, price, date_time AS ts, channel FROM bids_all")
+
+
 WORKLOADS = {
     "W1": Workload("W1", "SELECT auction, bidder, price * 0.908::float8 AS price_eur, channel, url,"
                    f" {EVENT_TIME} AS ts FROM {{s}} WHERE price >= 10000", "append",
@@ -84,6 +125,23 @@ WORKLOADS = {
     "W7": Workload("W7", "SELECT bidder, auction, count(*) AS n FROM {s} GROUP BY bidder, auction", "update",
                    "bidder bigint, auction bigint, n bigint",
                    "SELECT bidder::bigint, auction::bigint, count(*) AS n FROM bids_all GROUP BY bidder, auction"),
+    "W4": Workload("W4", "SELECT lower(w) AS wstart, upper(w) AS wend, bidder, count(*) AS n"
+                   f" FROM (SELECT session(ts, '10 seconds') AS w, bidder"
+                   f" FROM (SELECT watermark({EVENT_TIME}, '{DELAY}') AS ts, bidder FROM {{s}}) b) c GROUP BY w, bidder", "append",
+                   "wstart timestamptz, wend timestamptz, bidder bigint, n bigint", SESSIONS),
+    "W5i": _join("W5i", "JOIN"),
+    "W5l": _join("W5l", "LEFT JOIN"),
+    "W6w": _distinct("W6w", "within_watermark(auction, bidder, price, ts)"),
+    "W6d": _distinct("W6d", "auction, bidder, price, ts"),
+    "W8": Workload("W8", "SELECT lower(w) AS wstart, campaign_id, count(*) AS n"
+                   " FROM (SELECT tumble(ts, '10 seconds') AS w, campaign_id"
+                   f" FROM (SELECT watermark(to_timestamp(event_time::float8 / 1000), '{DELAY}') AS ts, ad_id FROM ads"
+                   " WHERE event_type = 'view') a JOIN campaigns USING (ad_id)) c GROUP BY w, campaign_id", "append",
+                   "wstart timestamptz, campaign_id int, n bigint",
+                   "SELECT wstart, campaign_id, count(*) AS n FROM (SELECT date_bin('10 s', event_time, '2000-01-01 00:00:00+00') AS wstart, ad_id"
+                   " FROM ads_all WHERE event_type = 'view') a JOIN campaigns USING (ad_id)"
+                   f" WHERE wstart + interval '10 s' <= (SELECT max(event_time) - interval '{DELAY}' FROM ads_all WHERE event_type = 'view')"
+                   " GROUP BY wstart, campaign_id", topics=("ads",)),
 }
 
 
@@ -94,6 +152,18 @@ def make_reference(connection):
         " date_time timestamptz, extra text)")
     sql(connection, f"COPY bids_all FROM PROGRAM '{WORK}/gen_bids {ROWS}' (FORMAT csv)")
     sql(connection, "VACUUM (FREEZE, ANALYZE) bids_all")
+
+
+def make_other_reference(connection, kind):
+    """The same of the other topics; the campaigns are a table of the query, too."""
+    tables = {"auctions": {"auctions": ("auctions_all", "id bigint, date_time timestamptz, seller bigint, category int")},
+              "ads": {"ads": ("ads_all", "ad_id text, event_type text, event_time timestamptz"),
+                      "campaigns": ("campaigns", "ad_id text, campaign_id int")}}
+    for rows, (table, columns) in tables[kind].items():
+        sql(connection, f"DROP TABLE IF EXISTS {table}")
+        sql(connection, f"CREATE TABLE {table} ({columns})")
+        sql(connection, f"COPY {table} FROM PROGRAM '{WORK}/gen_bids {ROWS} 42 {rows}' (FORMAT csv)")
+        sql(connection, f"VACUUM (FREEZE, ANALYZE) {table}")
 
 
 # ---------------------------------------------------------------- streamx

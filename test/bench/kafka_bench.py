@@ -2,7 +2,7 @@
 kafka_bench.py: streamx and Spark over Kafka; started by run.sh, on the cluster of
 PGHOST and the broker of BROKERS.
 
-ONLY  comma list of w1, w2, w3, w7, klatency, krecovery (default: all)
+ONLY  comma list of w1, w2, w3, w4, w5i, w5l, w6w, w6d, w7, w8, klatency, krecovery (default: all)
 RUNS  warm runs of each system (default 3)
 ROWS  rows of the topic (default 2,000,000), for trying things out
 SYSTEMS  comma list of streamx, spark (default: both)
@@ -21,7 +21,8 @@ import kafka_report
 import side_by_side
 from server import WORK, connect, connect_when_up, sql
 
-ALL = ("w1", "w2", "w3", "w7", "klatency", "krecovery")
+THROUGHPUT = ("w1", "w2", "w3", "w4", "w5i", "w5l", "w6w", "w6d", "w7", "w8")
+ALL = THROUGHPUT + ("klatency", "krecovery")
 ONLY = [w for w in (os.environ.get("ONLY") or ",".join(ALL)).split(",") if w]
 RUNS = int(os.environ.get("RUNS") or 3)
 SYSTEMS = [s for s in (os.environ.get("SYSTEMS") or "streamx,spark").split(",") if s]
@@ -60,6 +61,11 @@ class Bench:
         print(f"topic: {filled['rows']} rows of {filled['mb'] * 1e6 / filled['rows']:.0f} bytes, "
               f"{filled['wall_s']:.0f} s, load average {os.getloadavg()[0]:.1f}", flush=True)
         kafka.make_reference(self.connection)
+        wanted = {t for name, w in kafka.WORKLOADS.items() if name.lower() in ONLY for t in w.topics}
+        for name in sorted(wanted & set(kafka.OTHER_COLUMNS)):
+            kafka.make_topic(name)
+            kafka.topic("fill", name, kafka.ROWS, name)
+            kafka.make_other_reference(self.connection, name)
 
     def consume(self):
         runs = sorted((kafka.topic("consume", "bids") for _ in range(3)), key=lambda r: r["rows_per_s"])
@@ -85,7 +91,7 @@ class Bench:
             for memory, wanted in cases.items():
                 ours = [r for r in runs if r["system"] == "streamx" and r["memory"] == memory]
                 if ours or spark:
-                    self.note(kafka_report.compare(name, sink, memory, wanted, ours, spark, kafka.ROWS))
+                    self.note(kafka_report.compare(name, sink, memory, wanted, ours, spark, kafka.WORKLOADS[name].rows))
 
     def latency(self):
         def one_case(case):
@@ -118,7 +124,7 @@ def main():
     if "streamx" in SYSTEMS:
         sql(bench.connection, "CREATE EXTENSION IF NOT EXISTS streamx")
     bench.fill()
-    if set(ONLY) & {"w1", "w2", "w3", "w7"}:
+    if set(ONLY) & set(THROUGHPUT):
         bench.attempt("raw consume", bench.consume)
     for name, sink in dict.fromkeys((w, s) for w, s, _, _ in side_by_side.CASES if w.lower() in ONLY):
         bench.attempt(f"{name} into {sink}", lambda name=name, sink=sink: bench.throughput(name, sink))

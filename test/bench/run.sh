@@ -7,7 +7,7 @@ set -u
 . "$(dirname "$0")/../harness/lib.sh"
 
 SQL_PARTS="p2 p7 latency cost recovery"
-KAFKA_PARTS="w1 w2 w3 w7 klatency krecovery"
+KAFKA_PARTS="w1 w2 w3 w4 w5i w5l w6w w6d w7 w8 klatency krecovery"
 RESULTS=${RESULTS:-$top/test/bench/results.json}
 
 # choose: ONLY into the parts of each half; "sql" and "kafka" are all of one.

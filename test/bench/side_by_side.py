@@ -16,13 +16,16 @@ from spark import Spark
 
 # (workload, sink, streamx's state_memory, wanted ratio)
 CASES = (("W1", "table", None, 3), ("W2", "noop", None, 4), ("W2", "table", None, 4),
-         ("W3", "noop", None, 6), ("W7", "noop", None, 4), ("W7", "noop", "32MB", 1.5))
+         ("W3", "noop", None, 6), ("W4", "noop", None, 4), ("W5i", "noop", None, 6), ("W5l", "noop", None, 6),
+         ("W6w", "noop", None, 5), ("W6d", "noop", None, 5), ("W7", "noop", None, 4), ("W7", "noop", "32MB", 1.5),
+         ("W8", "noop", None, 3))
 
 
 class Side:
     """What one run takes, of server, Spark and broker."""
 
-    def __init__(self, connection, broker, spark=None):
+    def __init__(self, connection, broker, rows, spark=None):
+        self.rows = rows
         self.spark = spark
         self.broker = broker
         self.meter = Meter(connection)
@@ -33,14 +36,14 @@ class Side:
     def stop(self, wall):
         spark_cpu = cpu_below(self.spark.process.pid) - self.spark_cpu if self.spark else 0
         broker_cpu = cpu_of(self.broker) - self.broker_cpu
-        record = self.meter.stop(kafka.ROWS)
+        record = self.meter.stop(self.rows)
         server_cpu = record["cpu_s"]
         used = server_cpu + spark_cpu
-        found = {"wall_s": round(wall, 3), "rows_per_s": round(kafka.ROWS / wall), "rows_per_cpu_s": round(kafka.ROWS / used),
+        found = {"wall_s": round(wall, 3), "rows_per_s": round(self.rows / wall), "rows_per_cpu_s": round(self.rows / used),
                  "cpu_s": round(used, 2), "broker_cpu_s": round(broker_cpu, 2), "wal_mb": record["wal_mb"], "load": record["load"],
                  "foreign_cores": round(max(0, record["foreign_cores"] - (spark_cpu + broker_cpu) / record["wall_s"]), 2)}
         if self.spark:
-            found["rows_per_spark_cpu_s"] = round(kafka.ROWS / spark_cpu)
+            found["rows_per_spark_cpu_s"] = round(self.rows / spark_cpu)
             found["rss_mb"] = memory_of(self.spark.jvm)[1]
         else:
             found["rss_mb"] = self.meter.memory.resident
@@ -53,12 +56,13 @@ class Side:
 def streamx(connection, w, sink, memory, broker):
     kafka.clean(connection)
     kafka.make_server(connection)
-    kafka.make_stream(connection, "bids", starting_offsets="earliest")
+    for topic in w.topics:
+        kafka.make_stream(connection, topic, kafka.OTHER_COLUMNS.get(topic, kafka.COLUMNS), starting_offsets="earliest")
     if sink == "table":
         sql(connection, f"CREATE TABLE result ({w.columns})")
     options = {"batches_to_retain": 1000, **({"state_memory": memory} if memory else {})}
     kafka.make_query(connection, w.query.format(s="bids"), "result" if sink == "table" else sink, w.mode, "available_now", **options)
-    side = Side(connection, broker)
+    side = Side(connection, broker, w.rows)
     start = time.time()
     sql(connection, "SELECT start_query(%s)", QUERY)
     if not one(connection, "SELECT await_termination(%s, '10 minutes')", QUERY):
@@ -92,7 +96,7 @@ def by_spark(connection, w, sink, spark, count, broker):
         sql(connection, f"DROP TABLE IF EXISTS {table}")
         sql(connection, f"CREATE TABLE {table} ({w.columns})")
     spark.prepare(count and sink != "table")
-    side = Side(connection, broker, spark)
+    side = Side(connection, broker, w.rows, spark)
     start = time.time()
     spark.run()
     record = side.stop(time.time() - start)
@@ -109,7 +113,7 @@ def by_spark(connection, w, sink, spark, count, broker):
 def is_right(connection, w, sink, record):
     """All rows of a table are compared, of noop their number; in update mode groups come several times."""
     wanted = w.expected(connection)
-    if record["rows"] != kafka.ROWS or record["late_rows"] != 0:
+    if record["rows"] != w.rows or record["late_rows"] != 0:
         return False
     if sink == "table":
         return record["found"] == wanted

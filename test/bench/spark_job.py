@@ -15,8 +15,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 BROKERS, JDBC_URL, WORKLOAD, SINK = sys.argv[1:5]
+DELAY = os.environ["DELAY"]
 MAX_OFFSETS = 500000
 BID = "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, date_time BIGINT, extra STRING"
+AUCTION = ("id BIGINT, item_name STRING, description STRING, initial_bid BIGINT, reserve BIGINT, date_time BIGINT, expires BIGINT,"
+           " seller BIGINT, category INT, extra STRING")
+AD = "user_id STRING, page_id STRING, ad_id STRING, ad_type STRING, event_type STRING, event_time BIGINT, ip_address STRING"
 WORK = tempfile.mkdtemp(prefix="spark.", dir=os.environ["WORK"])
 PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -47,15 +51,19 @@ def session():
     return builder.getOrCreate()
 
 
+def records(spark, topic, columns, max_offsets=MAX_OFFSETS):
+    value = F.from_json(F.col("value").cast("string"), columns).alias("j")
+    return (spark.readStream.format("kafka").option("kafka.bootstrap.servers", BROKERS).option("subscribe", topic)
+            .option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", max_offsets).load()
+            .select(value).select("j.*"))
+
+
 def bids(spark):
-    value = F.from_json(F.col("value").cast("string"), BID).alias("j")
-    return (spark.readStream.format("kafka").option("kafka.bootstrap.servers", BROKERS).option("subscribe", "bids")
-            .option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", MAX_OFFSETS).load()
-            .select(value).select("j.*").withColumn("ts", F.timestamp_millis("date_time")))
+    return records(spark, "bids", BID).withColumn("ts", F.timestamp_millis("date_time"))
 
 
 def windows(rows, *window):
-    return (rows.withWatermark("ts", os.environ["DELAY"]).groupBy(F.window("ts", *window).alias("w"), "auction")
+    return (rows.withWatermark("ts", DELAY).groupBy(F.window("ts", *window).alias("w"), "auction")
             .agg(F.count("*").alias("n"), F.sum("price").alias("total"))
             .select(F.col("w.start").alias("wstart"), "auction", "n", "total"))
 
@@ -72,6 +80,27 @@ def query(spark):
         return windows(rows, "10 seconds", "2 seconds"), "append"
     if WORKLOAD == "W7":
         return rows.groupBy("bidder", "auction").agg(F.count("*").alias("n")), "update"
+    if WORKLOAD == "W4":
+        return (rows.withWatermark("ts", DELAY).groupBy(F.session_window("ts", "10 seconds").alias("w"), "bidder")
+                .agg(F.count("*").alias("n")).select(F.col("w.start").alias("wstart"), F.col("w.end").alias("wend"), "bidder", "n"), "append")
+    if WORKLOAD in ("W5i", "W5l"):
+        auctions = (records(spark, "auctions", AUCTION, MAX_OFFSETS // 10).withColumn("ats", F.timestamp_millis("date_time"))
+                    .withWatermark("ats", DELAY).select("id", "ats", "seller", "category"))
+        return (rows.withWatermark("ts", DELAY)
+                .join(auctions, F.expr("auction = id AND ts >= ats AND ts <= ats + interval 20 seconds"),
+                      "inner" if WORKLOAD == "W5i" else "leftOuter")
+                .select("auction", "bidder", "price", "ts", "seller", "category"), "append")
+    if WORKLOAD in ("W6w", "W6d"):
+        rows = rows.withWatermark("ts", DELAY).select("auction", "bidder", "price", "ts", "channel")
+        keys = ["auction", "bidder", "price", "ts"]
+        return (rows.dropDuplicatesWithinWatermark(keys) if WORKLOAD == "W6w" else rows.dropDuplicates(keys)), "append"
+    if WORKLOAD == "W8":
+        campaigns = (spark.read.format("jdbc").option("url", JDBC_URL).option("driver", "org.postgresql.Driver").option("user", "postgres")
+                     .option("dbtable", "campaigns").load().cache())
+        return (records(spark, "ads", AD).where("event_type = 'view'").select("ad_id", F.timestamp_millis("event_time").alias("ts"))
+                .join(F.broadcast(campaigns), "ad_id").withWatermark("ts", DELAY)
+                .groupBy(F.window("ts", "10 seconds").alias("w"), "campaign_id").agg(F.count("*").alias("n"))
+                .select(F.col("w.start").alias("wstart"), "campaign_id", "n"), "append")
     raise SystemExit(f"unknown workload {WORKLOAD}")
 
 

@@ -4,8 +4,8 @@
  *
  *		topic create BROKERS TOPIC PARTITIONS [NAME=VALUE...]
  *			makes the topic anew
- *		topic fill BROKERS TOPIC ROWS
- *			the bids of bids.h as JSON, in turn to each partition
+ *		topic fill BROKERS TOPIC ROWS [bids|auctions|ads]
+ *			the rows of bids.h as JSON, in turn to each partition
  *		topic load BROKERS TOPIC KEYS
  *			a bid of now for each of that many auctions
  *		topic live BROKERS TOPIC RATE SECONDS AUCTIONS
@@ -218,18 +218,10 @@ open_producer(const char *linger_ms)
 }
 
 static void
-produce(Producer *p, const Bid *bid)
+produce_value(Producer *p, const char *value, int len, const char *key)
 {
-	char		value[512];
-	char		key[24];
-	int			key_len = snprintf(key, sizeof(key), "%" PRId64, bid->auction);
-	int			len = snprintf(value, sizeof(value),
-							   "{\"auction\":%" PRId64 ",\"bidder\":%" PRId64 ",\"price\":%" PRId64
-							   ",\"channel\":\"%s\",\"url\":\"%s\",\"date_time\":%" PRId64 ",\"extra\":\"%s\"}",
-							   bid->auction, bid->bidder, bid->price, bid->channel, bid->url, bid->date_time, bid->extra);
-
 	while (rd_kafka_produce(p->topic, (int32_t) (p->rows % p->partitions), RD_KAFKA_MSG_F_COPY,
-							value, (size_t) len, key, (size_t) key_len, NULL) != 0)
+							(void *) value, (size_t) len, key, strlen(key), NULL) != 0)
 	{
 		if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL)
 			fail(topic, rd_kafka_err2str(rd_kafka_last_error()));
@@ -238,6 +230,49 @@ produce(Producer *p, const Bid *bid)
 	p->bytes += len;
 	if ((p->rows++ & 1023) == 0)
 		rd_kafka_poll(p->client, 0);
+}
+
+static void
+produce(Producer *p, const Bid *bid)
+{
+	char		value[512];
+	char		key[24];
+	int			len = snprintf(value, sizeof(value),
+							   "{\"auction\":%" PRId64 ",\"bidder\":%" PRId64 ",\"price\":%" PRId64
+							   ",\"channel\":\"%s\",\"url\":\"%s\",\"date_time\":%" PRId64 ",\"extra\":\"%s\"}",
+							   bid->auction, bid->bidder, bid->price, bid->channel, bid->url, bid->date_time, bid->extra);
+
+	snprintf(key, sizeof(key), "%" PRId64, bid->auction);
+	produce_value(p, value, len, key);
+}
+
+static void
+produce_auction(Producer *p, const Auction *a)
+{
+	char		value[512];
+	char		key[24];
+	int			len = snprintf(value, sizeof(value),
+							   "{\"id\":%" PRId64 ",\"item_name\":\"%s\",\"description\":\"item %s %s\",\"initial_bid\":%" PRId64
+							   ",\"reserve\":%" PRId64 ",\"date_time\":%" PRId64 ",\"expires\":%" PRId64
+							   ",\"seller\":%" PRId64 ",\"category\":%d,\"extra\":\"%s\"}",
+							   a->id, a->item_name, a->item_name, a->extra, a->initial_bid, a->reserve, a->date_time,
+							   a->date_time + 20000, a->seller, a->category, a->extra);
+
+	snprintf(key, sizeof(key), "%" PRId64, a->id);
+	produce_value(p, value, len, key);
+}
+
+static void
+produce_ad(Producer *p, const Ad *ad)
+{
+	char		value[512];
+	int			len = snprintf(value, sizeof(value),
+							   "{\"user_id\":\"%s\",\"page_id\":\"%s\",\"ad_id\":\"%s\",\"ad_type\":\"%s\",\"event_type\":\"%s\""
+							   ",\"event_time\":%" PRId64 ",\"ip_address\":\"%d.%d.%d.%d\"}",
+							   ad->user_id, ad->page_id, ad->ad_id, ad->ad_type, ad->event_type, ad->event_time,
+							   ad->address[0], ad->address[1], ad->address[2], ad->address[3]);
+
+	produce_value(p, value, len, ad->ad_id);
 }
 
 static void
@@ -255,14 +290,33 @@ close_producer(Producer *p)
 }
 
 static void
-fill(int64_t rows)
+fill(int64_t rows, const char *kind)
 {
 	Producer	p = open_producer("50");
 	const Bid  *bid;
+	const Auction *auction;
+	const Ad   *ad;
 
-	bids_start(rows, 42);
-	while ((bid = bid_next()) != NULL)
-		produce(&p, bid);
+	if (strcmp(kind, "bids") == 0)
+	{
+		bids_start(rows, 42);
+		while ((bid = bid_next()) != NULL)
+			produce(&p, bid);
+	}
+	else if (strcmp(kind, "auctions") == 0)
+	{
+		auctions_start(42);
+		while ((auction = auction_next()) != NULL)
+			produce_auction(&p, auction);
+	}
+	else if (strcmp(kind, "ads") == 0)
+	{
+		ads_start(rows, 42);
+		while ((ad = ad_next()) != NULL)
+			produce_ad(&p, ad);
+	}
+	else
+		fail(kind, "no such rows");
 	close_producer(&p);
 }
 
@@ -438,8 +492,8 @@ main(int argc, char **argv)
 	topic = argv[3];
 	if (strcmp(command, "create") == 0 && argc >= 5)
 		create(atoi(argv[4]), argv + 5);
-	else if (strcmp(command, "fill") == 0 && argc == 5)
-		fill(atoll(argv[4]));
+	else if (strcmp(command, "fill") == 0 && (argc == 5 || argc == 6))
+		fill(atoll(argv[4]), argc == 6 ? argv[5] : "bids");
 	else if (strcmp(command, "load") == 0 && argc == 5)
 		load(atoll(argv[4]));
 	else if (strcmp(command, "live") == 0 && argc == 7)
