@@ -219,20 +219,18 @@ add_generation(SxLog *log, int part, const SxGeneration *generation)
 	log->slot_used[generation->slot] = true;
 }
 
-void
-sx_log_open(SxLog *log, int64 query_id)
+static void
+read_generations(SxLog *log)
 {
 	Relation	relation = open_generations(AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	Snapshot	snapshot = RegisterSnapshot(log->snapshot != NULL ? log->snapshot :
+											GetLatestSnapshot());
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
-	int			i;
 
-	memset(log, 0, sizeof(*log));
-	log->query_id = query_id;
 	ScanKeyInit(&key, GENERATION_QUERY, BTEqualStrategyNumber, F_INT8EQ,
-				Int64GetDatum(query_id));
+				Int64GetDatum(log->query_id));
 	scan = systable_beginscan(relation, InvalidOid, false, snapshot, 1, &key);
 	while ((tuple = systable_getnext(scan)) != NULL)
 	{
@@ -252,7 +250,17 @@ sx_log_open(SxLog *log, int64 query_id)
 	systable_endscan(scan);
 	UnregisterSnapshot(snapshot);
 	table_close(relation, AccessShareLock);
+}
 
+static void
+open_log(SxLog *log, int64 query_id, Snapshot snapshot)
+{
+	int			i;
+
+	memset(log, 0, sizeof(*log));
+	log->query_id = query_id;
+	log->snapshot = snapshot;
+	read_generations(log);
 	for (i = 0; i < SX_LOG_PARTS; i++)
 	{
 		log->parts[i].last_block = InvalidBlockNumber;
@@ -266,6 +274,77 @@ sx_log_open(SxLog *log, int64 query_id)
 			sx_log_damaged(log, psprintf("Table streamx_data.%s does not exist.",
 										 log_name(query_id, i)));
 	}
+}
+
+void
+sx_log_open(SxLog *log, int64 query_id)
+{
+	open_log(log, query_id, NULL);
+}
+
+/* Does each table still hold the generation that the log says? */
+static bool
+is_as_now(const SxLog *log, const SxLog *now)
+{
+	int			part;
+	int			i;
+
+	for (part = 0; part < SX_LOG_PARTS; part++)
+	{
+		const SxLogPart *was = &log->parts[part];
+		const SxLogPart *is = &now->parts[part];
+
+		/* they go from the oldest on, so the oldest one tells */
+		if (is->generations[0].number > was->generations[0].number ||
+			is->generations[is->ngenerations - 1].number < was->generations[0].number)
+			return false;
+		for (i = 0; i < SX_LOG_SLOTS; i++)
+			if (log->relations[i] != now->relations[i])
+				return false;
+	}
+	return true;
+}
+
+bool
+sx_log_open_locked(SxLog *log, int64 query_id, Snapshot snapshot)
+{
+	SxLog	   *now = palloc(sizeof(SxLog));
+	bool		as_now;
+	int			i;
+
+	open_log(log, query_id, snapshot);
+	for (i = 0; i < SX_LOG_SLOTS; i++)
+		LockRelationOid(log->relations[i], AccessShareLock);
+
+	/* truncation isn't seen by a snapshot */
+	open_log(now, query_id, NULL);
+	as_now = is_as_now(log, now);
+	pfree(now);
+	if (!as_now)
+		sx_log_unlock(log);
+	return as_now;
+}
+
+void
+sx_log_unlock(SxLog *log)
+{
+	int			i;
+
+	for (i = 0; i < SX_LOG_SLOTS; i++)
+		UnlockRelationOid(log->relations[i], AccessShareLock);
+}
+
+int64
+sx_log_oldest_batch(const SxLog *log)
+{
+	int64		oldest = 0;
+	int			part;
+
+	/* what expired by the batch of the snapshots themselves may stand in a table before */
+	for (part = 0; part < SX_LOG_PARTS; part++)
+		if (log->parts[part].generations[0].complete_batch >= 0)
+			oldest = Max(oldest, log->parts[part].generations[0].complete_batch + 1);
+	return oldest;
 }
 
 /* ---------- rotation ---------- */
@@ -500,7 +579,8 @@ sx_log_scan_begin(SxLog *log, int part, int generation)
 	scan->part = part;
 	scan->relation = table_open(log->relations[log->parts[part].generations[generation].slot],
 								AccessShareLock);
-	scan->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan->snapshot = RegisterSnapshot(log->snapshot != NULL ? log->snapshot :
+									  GetLatestSnapshot());
 	/* in the order of pages from the first: no synchronised scan */
 	scan->scan = table_beginscan_strat(scan->relation, scan->snapshot, 0, NULL, true, false);
 	scan->ahead = heap_getnext(scan->scan, ForwardScanDirection);

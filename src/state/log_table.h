@@ -47,6 +47,7 @@ typedef struct SxLogPart
 typedef struct SxLog
 {
 	int64		query_id;
+	struct SnapshotData *snapshot;	/* of a reader; NULL: what is committed now */
 	Oid			relations[SX_LOG_SLOTS];
 	bool		slot_used[SX_LOG_SLOTS];
 	SxLogPart	parts[SX_LOG_PARTS];
@@ -58,6 +59,17 @@ extern void sx_log_drop(int64 query_id);
 
 /* Reads which generations there are. Raises ERRCODE_SX_CHECKPOINT if it makes no sense. */
 extern void sx_log_open(SxLog *log, int64 query_id);
+
+/*
+ * For a reader beside the query, who sees the log as of the snapshot: locks it
+ * against rotation until sx_log_unlock.  False: what the snapshot knows of was
+ * truncated since.
+ */
+extern bool sx_log_open_locked(SxLog *log, int64 query_id, struct SnapshotData *snapshot);
+extern void sx_log_unlock(SxLog *log);
+
+/* From which batch on the state can be read. */
+extern int64 sx_log_oldest_batch(const SxLog *log);
 
 static inline SxGeneration *
 sx_log_current(SxLog *log, int part)

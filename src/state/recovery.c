@@ -25,237 +25,15 @@
 
 #include "base/crash_point.h"
 #include "base/errors.h"
+#include "state/log_survey.h"
 #include "state/state.h"
 
 #define ENTRY_OVERHEAD		48	/* an entry in memory against its record in the log */
 
-typedef struct Survey
-{
-	int			base[SX_LOG_PARTS];	/* index of the generation to begin with */
-	int64		first_previous[SX_LOG_PARTS];	/* last section before what was read */
-	int64		last[SX_LOG_PARTS];	/* last section read, -1: none */
-	bool		has_section[SX_LOG_PARTS];
-
-	/* per group, from its newest snapshot on */
-	int			snapshot_at[SX_KEY_GROUPS];	/* number of the section in its part; -1: none */
-	SxGroupSize sizes[SX_KEY_GROUPS];
-
-	int64		last_whole_groups;	/* last batch without records, -1: none */
-
-	/* the section of the newest batch */
-	bool		has_newest;
-	SxSectionHeader newest;
-	MemoryContext context;		/* of newest.expiries */
-} Survey;
+/* ---------- the log's end ---------- */
 
 static void
-damaged_section(SxState *state, const SxSectionHeader *header, const char *why)
-{
-	sx_log_damaged(&state->log,
-				   psprintf("The %s of batch " INT64_FORMAT ", part %d, key group %d %s.",
-							header->kind == SX_SECTION_SNAPSHOT ? "snapshot" : "section of changes",
-							header->batch, header->part, header->group, why));
-}
-
-/* ---------- survey ---------- */
-
-static int
-base_generation(SxState *state, int part)
-{
-	SxLogPart  *p = &state->log.parts[part];
-	int			i;
-
-	for (i = p->ngenerations - 1; i >= 0; i--)
-		if (p->generations[i].complete_batch != SX_INCOMPLETE)
-			return i;
-	sx_log_damaged(&state->log, psprintf("Part %d has no complete generation.", part));
-	return 0;
-}
-
-static void
-note_newest(Survey *survey, const SxSectionHeader *header)
-{
-	if (survey->has_newest && survey->newest.batch >= header->batch)
-		return;
-	if (survey->has_newest)
-		pfree(survey->newest.expiries);
-	survey->newest = *header;
-	survey->newest.expiries =
-		MemoryContextAlloc(survey->context, (header->nexpiries + 1) * sizeof(SxLogExpiry));
-	memcpy(survey->newest.expiries, header->expiries,
-		   header->nexpiries * sizeof(SxLogExpiry));
-	survey->has_newest = true;
-}
-
-static void
-survey_changes(SxState *state, Survey *survey, const SxSectionHeader *header)
-{
-	int			part = header->part;
-	int64		previous = header->previous[part];
-
-	if (!survey->has_section[part])
-	{
-		survey->has_section[part] = true;
-		survey->first_previous[part] = previous;
-		if (previous >= state->log.parts[part].generations[survey->base[part]].first_batch)
-			damaged_section(state, header,
-							psprintf("follows batch " INT64_FORMAT ", which is missing", previous));
-	}
-	else if (previous != survey->last[part])
-		damaged_section(state, header,
-						psprintf("follows batch " INT64_FORMAT ", but batch " INT64_FORMAT " stands before it",
-								 previous, survey->last[part]));
-	survey->last[part] = header->batch;
-	if (header->whole_groups)
-		survey->last_whole_groups = Max(survey->last_whole_groups, header->batch);
-	note_newest(survey, header);
-}
-
-static void
-survey_section(SxState *state, Survey *survey, SxSectionReader *reader,
-			   SxSectionHeader *header, SxGeneration *generation,
-			   const char *bytes, Size len, int number)
-{
-	const char *why = NULL;
-	SxGroupSize *sizes = survey->sizes;
-
-	if (!sx_section_open(reader, header, bytes, len, &why))
-		damaged_section(state, header, why);
-	if (header->kind == SX_SECTION_SNAPSHOT)
-	{
-		survey->snapshot_at[header->group] = number;
-		memset(&sizes[header->group], 0, sizeof(SxGroupSize));
-		generation->snapshot_bytes += len;
-		generation->snapshot_batch[header->group % SX_GROUPS_IN_PART] = header->batch;
-	}
-	else
-	{
-		survey_changes(state, survey, header);
-		generation->change_bytes += len;
-		generation->pending_bytes += len;
-	}
-	if (!sx_section_measure(reader, sizes))
-		damaged_section(state, header, "has a damaged directory");
-}
-
-static void
-survey_part(SxState *state, Survey *survey, SxSectionReader *reader, int part)
-{
-	SxLogPart  *p = &state->log.parts[part];
-	MemoryContext section_context = AllocSetContextCreate(CurrentMemoryContext,
-														  "streamx state section",
-														  ALLOCSET_DEFAULT_SIZES);
-	int			number = 0;
-	int			i;
-	int			group;
-
-	survey->base[part] = base_generation(state, part);
-	survey->last[part] = -1;
-	for (i = survey->base[part]; i < p->ngenerations; i++)
-	{
-		SxLogScan  *scan;
-		SxSectionHeader header;
-		const char *bytes;
-		Size		len;
-
-		sx_log_reset_counts(&p->generations[i]);
-		scan = sx_log_scan_begin(&state->log, part, i);
-		while (sx_log_scan_next(scan, &header, &bytes, &len))
-		{
-			MemoryContext oldcontext = MemoryContextSwitchTo(section_context);
-
-			CHECK_FOR_INTERRUPTS();
-			survey_section(state, survey, reader, &header, &p->generations[i],
-						   bytes, len, number++);
-			MemoryContextSwitchTo(oldcontext);
-			MemoryContextReset(section_context);
-		}
-		sx_log_scan_end(scan);
-	}
-	MemoryContextDelete(section_context);
-
-	/* only before batch 0 a group is empty without a snapshot that says so */
-	if (p->generations[survey->base[part]].complete_batch < 0)
-		return;
-	for (group = part * SX_GROUPS_IN_PART; group < (part + 1) * SX_GROUPS_IN_PART; group++)
-		if (survey->snapshot_at[group] < 0)
-			sx_log_damaged(&state->log,
-						   psprintf("Key group %d of part %d has no snapshot.", group, part));
-}
-
-/*
- * The newest batch may have written to a table that isn't read any more: the
- * part's next generation was complete before another batch came.  That table is
- * still there, because it serves the retained batches.
- */
-static void
-find_newest(SxState *state, Survey *survey, SxSectionReader *reader, int64 batch)
-{
-	bool		found = survey->has_newest && survey->newest.batch >= batch;
-	int			part;
-
-	for (part = 0; part < SX_LOG_PARTS && !found; part++)
-	{
-		int			i;
-
-		for (i = survey->base[part] - 1; i >= 0 && !found; i--)
-		{
-			SxLogScan  *scan = sx_log_scan_begin(&state->log, part, i);
-			SxSectionHeader header;
-			const char *bytes;
-			Size		len;
-
-			while (!found && sx_log_scan_next(scan, &header, &bytes, &len))
-			{
-				const char *why = NULL;
-
-				CHECK_FOR_INTERRUPTS();
-				if (header.kind != SX_SECTION_CHANGES || header.batch != batch)
-					continue;
-				if (!sx_section_open(reader, &header, bytes, len, &why))
-					damaged_section(state, &header, why);
-				note_newest(survey, &header);
-				found = true;
-			}
-			sx_log_scan_end(scan);
-		}
-	}
-}
-
-/* Is the log's end the batch that the catalog has? */
-static void
-check_end(SxState *state, Survey *survey, int64 batch)
-{
-	int			part;
-
-	if (batch < 0 && !survey->has_newest)
-		return;
-	if (!survey->has_newest || survey->newest.batch != batch)
-		sx_log_damaged(&state->log,
-					   psprintf("The last batch is " INT64_FORMAT ", but the changelog ends with batch " INT64_FORMAT ".",
-								batch, survey->has_newest ? survey->newest.batch : INT64CONST(-1)));
-	for (part = 0; part < SX_LOG_PARTS; part++)
-	{
-		bool		written = (survey->newest.written & (1 << part)) != 0;
-		int64		expected = written ? batch : survey->newest.previous[part];
-		int64		found = survey->last[part];
-
-		if (!survey->has_section[part])
-		{
-			/* it may have no changes since its generation began */
-			SxLogPart  *p = &state->log.parts[part];
-
-			found = expected < p->generations[survey->base[part]].first_batch ? expected : -1;
-		}
-		if (found != expected)
-			sx_log_damaged(&state->log,
-						   psprintf("Changes of batch " INT64_FORMAT " in part %d are missing.",
-									expected, part));
-	}
-}
-
-static void
-take_end(SxState *state, Survey *survey, int64 batch)
+take_end(SxState *state, SxSurvey *survey)
 {
 	int			i;
 
@@ -278,26 +56,16 @@ take_end(SxState *state, Survey *survey, int64 batch)
 }
 
 static void
-survey_log(SxState *state, Survey *survey, SxSectionReader *reader, int64 batch)
+survey_log(SxState *state, SxSurvey *survey, SxSectionReader *reader, int64 batch)
 {
 	int			i;
 
-	memset(survey, 0, sizeof(*survey));
-	survey->context = CurrentMemoryContext;
-	survey->last_whole_groups = -1;
-	for (i = 0; i < SX_KEY_GROUPS; i++)
-		survey->snapshot_at[i] = -1;
+	sx_survey_log(survey, &state->log, reader, SX_LOG_END, SX_LOG_END);
 	for (i = 0; i < SX_LOG_PARTS; i++)
-	{
-		SxLogPart  *p = &state->log.parts[i];
-
-		survey_part(state, survey, reader, i);
-		if (p->generations[p->ngenerations - 1].complete_batch == SX_INCOMPLETE)
+		if (sx_log_current(&state->log, i)->complete_batch == SX_INCOMPLETE)
 			state->snapshot_part = i;
-	}
-	find_newest(state, survey, reader, batch);
-	check_end(state, survey, batch);
-	take_end(state, survey, batch);
+	sx_survey_check_end(survey, reader, batch);
+	take_end(state, survey);
 }
 
 /* ---------- applying ---------- */
@@ -362,7 +130,7 @@ apply_section(SxState *state, SxSectionReader *reader, SxSectionHeader *header,
 	SxLogRecord record;
 
 	if (!sx_section_open(reader, header, bytes, len, &why))
-		damaged_section(state, header, why);
+		sx_survey_damaged(&state->log, header, why);
 	while (sx_section_next(reader, wanted, &record, &why))
 	{
 		SxTierOperator *op = sx_tier_operator(&state->tier, record.key.op);
@@ -374,12 +142,12 @@ apply_section(SxState *state, SxSectionReader *reader, SxSectionHeader *header,
 		apply_record(state, &record);
 	}
 	if (why != NULL)
-		damaged_section(state, header, why);
+		sx_survey_damaged(&state->log, header, why);
 }
 
 /* Loads the groups [from, to) of one part. */
 static void
-load_band(SxState *state, Survey *survey, SxSectionReader *reader, int part,
+load_band(SxState *state, SxSurvey *survey, SxSectionReader *reader, int part,
 		  int from, int to)
 {
 	SxLogPart  *p = &state->log.parts[part];
@@ -424,7 +192,7 @@ load_band(SxState *state, Survey *survey, SxSectionReader *reader, int part,
 }
 
 static void
-rebuild(SxState *state, Survey *survey, SxSectionReader *reader)
+rebuild(SxState *state, SxSurvey *survey, SxSectionReader *reader)
 {
 	Size		half = state->memory / 2;
 	int			part;
@@ -473,7 +241,7 @@ replay_section(SxState *state, SxSectionReader *reader, SxSectionHeader *header,
 
 	memset(wanted, true, sizeof(wanted));
 	if (!sx_section_open(reader, header, bytes, len, &why))
-		damaged_section(state, header, why);
+		sx_survey_damaged(&state->log, header, why);
 	while (sx_section_next(reader, wanted, &record, &why))
 	{
 		SxTierOperator *op = sx_tier_operator(&state->tier, record.key.op);
@@ -487,11 +255,11 @@ replay_section(SxState *state, SxSectionReader *reader, SxSectionHeader *header,
 			sx_state_put(state, &record.key, record.value.bytes, record.value.len);
 	}
 	if (why != NULL)
-		damaged_section(state, header, why);
+		sx_survey_damaged(&state->log, header, why);
 }
 
 static void
-replay_part(SxState *state, Survey *survey, SxSectionReader *reader, int part, int64 after)
+replay_part(SxState *state, SxSurvey *survey, SxSectionReader *reader, int part, int64 after)
 {
 	int			i;
 
@@ -511,7 +279,7 @@ replay_part(SxState *state, Survey *survey, SxSectionReader *reader, int part, i
 
 /* Does the log still have every change after the batch, key by key? */
 static bool
-log_reaches_back(SxState *state, Survey *survey, int64 batch)
+log_reaches_back(SxState *state, SxSurvey *survey, int64 batch)
 {
 	int			part;
 
@@ -524,7 +292,7 @@ log_reaches_back(SxState *state, Survey *survey, int64 batch)
 }
 
 static void
-replay(SxState *state, Survey *survey, SxSectionReader *reader, int64 after)
+replay(SxState *state, SxSurvey *survey, SxSectionReader *reader, int64 after)
 {
 	SxTier	   *tier = &state->tier;
 	int			i;
@@ -560,7 +328,7 @@ sx_state_recover(SxState *state, int64 batch, const pg_uuid_t *lineage)
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext oldcontext = MemoryContextSwitchTo(context);
 	SxSectionReader *reader = sx_section_reader_create(context);
-	Survey	   *survey = palloc(sizeof(Survey));
+	SxSurvey   *survey = palloc(sizeof(SxSurvey));
 	bool		trusted = sx_store_mark_read(state);
 	int64		marked = state->committed.batch;
 
