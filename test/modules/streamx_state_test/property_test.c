@@ -9,6 +9,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "common/hashfn.h"
 #include "common/pg_prng.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -18,6 +19,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "state/state_reader.h"
 #include "state/state_store.h"
 
 PG_MODULE_MAGIC;
@@ -43,6 +45,13 @@ typedef struct ModelEntry
 	uint32		old_len;
 } ModelEntry;
 
+/* What the state was after a batch: the sum of the hashes of all keys with their values. */
+typedef struct Digest
+{
+	uint64		sums[NOPERATORS + 1];
+	bool		changelog;		/* its changes are in the log key by key */
+} Digest;
+
 typedef struct Test
 {
 	SxState    *state;
@@ -58,6 +67,7 @@ typedef struct Test
 	bool		distrust;		/* the next open doesn't find the lineage */
 	int			marks_trusted;
 	pg_uuid_t  *history;		/* lineage of each committed batch */
+	Digest	   *digests;
 	StringInfoData bytes;
 	int			step;
 } Test;
@@ -234,19 +244,26 @@ typedef struct ScanCheck
 	int64		seen;
 } ScanCheck;
 
+static void
+read_key(ModelKey *model, const SxStateKey *key)
+{
+	char		text[64];
+
+	memset(model, 0, sizeof(*model));
+	model->op = key->op;
+	model->expiry = key->expiry;
+	memcpy(text, key->bytes + 3, 6);
+	text[6] = '\0';
+	model->id = (int) strtol(text, NULL, 16);
+}
+
 static bool
 check_visit(void *arg, const SxStateKey *key, const SxStateValue *value)
 {
 	ScanCheck  *check = arg;
 	ModelKey	model;
-	char		text[64];
 
-	memset(&model, 0, sizeof(model));
-	model.op = key->op;
-	model.expiry = key->expiry;
-	memcpy(text, key->bytes + 3, 6);
-	text[6] = '\0';
-	model.id = (int) strtol(text, NULL, 16);
+	read_key(&model, key);
 	if (key->op != check->op || key->expiry > check->max_expiry)
 		fail(check->test, "a scan shows a key that was not asked for");
 	check_value(check->test, &model, value);
@@ -288,6 +305,111 @@ check_all(Test *test)
 
 	for (op = 1; op <= NOPERATORS; op++)
 		check_scan(test, op, SX_STATE_NEVER);
+}
+
+/* ---------- older states, from the log ---------- */
+
+static uint64
+digest_of(const ModelKey *key, const char *bytes, uint32 len)
+{
+	return hash_bytes_extended((const unsigned char *) key, sizeof(*key),
+							   hash_bytes_extended((const unsigned char *) bytes, len, len));
+}
+
+static void
+note_digest(Test *test, int64 batch)
+{
+	Digest	   *digest = &test->digests[batch];
+	HASH_SEQ_STATUS status;
+	ModelEntry *entry;
+
+	memset(digest, 0, sizeof(*digest));
+	digest->changelog = test->config.changelog;
+	hash_seq_init(&status, test->model);
+	while ((entry = hash_seq_search(&status)) != NULL)
+		if (entry->live)
+			digest->sums[entry->key.op] +=
+				digest_of(&entry->key, value_bytes(test, entry->seed, entry->len), entry->len);
+}
+
+typedef struct ReadCheck
+{
+	uint64		sum;
+	int64		batch;			/* of the last change of the key before */
+	ModelKey	key;
+	Test	   *test;
+} ReadCheck;
+
+static void
+add_read(void *arg, const SxStateChange *change)
+{
+	ReadCheck  *check = arg;
+	ModelKey	key;
+
+	read_key(&key, change->key);
+	if (memcmp(&key, &check->key, sizeof(key)) == 0 && change->batch < check->batch)
+		fail(check->test, describe("changes of a key are not in order", &key));
+	check->key = key;
+	check->batch = change->batch;
+	if (change->value->bytes != NULL)
+		check->sum += digest_of(&key, change->value->bytes, change->value->len);
+	if (change->before->bytes != NULL)
+		check->sum -= digest_of(&key, change->before->bytes, change->before->len);
+	if (change->value->bytes == NULL && change->before->bytes == NULL)
+		fail(check->test, describe("a change from nothing to nothing", &key));
+}
+
+static bool
+key_by_key(Test *test, int64 from, int64 to)
+{
+	for (; from <= to; from++)
+		if (!test->digests[from].changelog)
+			return false;
+	return true;
+}
+
+/* The state after a batch that is still kept, and the changes that lead there from another. */
+static void
+check_reader(Test *test)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	int64		oldest = sx_state_oldest_batch(test->config.query_id, snapshot);
+	int64		batch;
+	int64		base;
+	SxStateRead read;
+	ReadCheck	check;
+
+	if (test->batch >= 0 && oldest > Max(test->batch - test->config.batches_to_retain + 1, 0))
+		fail(test, psprintf("batch " INT64_FORMAT " is the oldest that can be read", oldest));
+	if (test->batch >= oldest)
+	{
+		batch = oldest + draw(test, test->batch - oldest + 1);
+		base = oldest + draw(test, batch - oldest + 1);
+		memset(&read, 0, sizeof(read));
+		read.query_id = test->config.query_id;
+		read.snapshot = snapshot;
+		read.op = test->config.operators[draw(test, NOPERATORS)];
+		read.group = SX_ALL_GROUPS;
+		read.batch = batch;
+		read.snapshots_until = draw(test, 2) && key_by_key(test, base + 1, batch) ? base : batch;
+		read.changes_from = -1;
+		memset(&check, 0, sizeof(check));
+		check.test = test;
+		sx_state_read(&read, add_read, &check);
+		if (check.sum != test->digests[batch].sums[read.op.id])
+			fail(test, psprintf("operator %d read as of batch " INT64_FORMAT " is wrong", read.op.id, batch));
+		if (base < batch && key_by_key(test, base + 1, batch))
+		{
+			read.changes_from = base + 1;
+			memset(&check, 0, sizeof(check));
+			check.test = test;
+			sx_state_read(&read, add_read, &check);
+			if (check.sum + test->digests[base].sums[read.op.id] != test->digests[batch].sums[read.op.id])
+				fail(test, psprintf("changes of operator %d from batch " INT64_FORMAT " to " INT64_FORMAT " are wrong",
+									read.op.id, base + 1, batch));
+		}
+	}
+	UnregisterSnapshot(snapshot);
 }
 
 /* ---------- steps ---------- */
@@ -412,6 +534,7 @@ prepare(Test *test)
 	for (i = 0; i < UUID_LEN; i++)
 		test->prepared_lineage.data[i] = draw(test, 256);
 	test->history[test->prepared] = test->prepared_lineage;
+	note_digest(test, test->prepared);
 	sx_state_prepare(test->state, test->prepared, &test->prepared_lineage);
 }
 
@@ -553,6 +676,8 @@ run_batch(Test *test)
 		reopen(test);
 	else if (draw(test, 6) == 0)
 		check_all(test);
+	if (draw(test, 3) == 0)
+		check_reader(test);
 }
 
 static void
@@ -567,6 +692,7 @@ init_test(Test *test, FunctionCallInfo fcinfo)
 	test->seed = PG_GETARG_INT64(0);
 	pg_prng_seed(&test->random, (uint64) test->seed);
 	test->history = MemoryContextAllocHuge(TopMemoryContext, MAX_HISTORY * sizeof(pg_uuid_t));
+	test->digests = MemoryContextAllocHuge(TopMemoryContext, MAX_HISTORY * sizeof(Digest));
 	test->batch = test->prepared = -1;
 	test->now = 1000;
 	control.keysize = sizeof(ModelKey);
