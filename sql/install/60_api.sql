@@ -43,6 +43,14 @@ CREATE FUNCTION @extschema@.alter_query(name text, query text DEFAULT NULL, sink
 COMMENT ON FUNCTION @extschema@.alter_query(text, text, text, text, text, jsonb, boolean) IS
 	'Changes a continuous query and says for each operator whether its state is kept; options are added to the old ones, null removes one.';
 
+CREATE FUNCTION @extschema@.alter_query_effect(name text, query text DEFAULT NULL, output_mode text DEFAULT NULL,
+		options jsonb DEFAULT NULL, reset_state boolean DEFAULT false,
+		OUT operator_id integer, OUT operator text, OUT effect text, OUT detail text)
+	RETURNS SETOF record
+	AS 'MODULE_PATHNAME', 'sx_api_alter_query_effect' LANGUAGE C STABLE PARALLEL UNSAFE ROWS 5;
+COMMENT ON FUNCTION @extschema@.alter_query_effect(text, text, text, jsonb, boolean) IS
+	'What alter_query would mean for the state of each operator and the offsets of each stream: new, kept, rebuilt, lost, or refused by the next start. Changes nothing.';
+
 CREATE FUNCTION @extschema@.process_all_available(name text, timeout interval DEFAULT NULL) RETURNS void
 	AS 'MODULE_PATHNAME', 'sx_api_process_all_available' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.process_all_available(text, interval) IS

@@ -54,7 +54,7 @@ check_can_run(SxQuery *query)
 	SxPlan	   *plan = sx_query_view_plan(query, false);
 
 	if (query->layout != NULL)
-		sx_layout_check(query->name, query->layout, plan->layout);
+		sx_layout_check(query->name, query->layout, plan);
 	/* again: two that were created at the same time did not see each other */
 	sx_query_check_loop(query, plan);
 }

@@ -15,13 +15,13 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
-#include "utils/resowner.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/varlena.h"
 
 #include "api/api.h"
 #include "api/query_definition.h"
+#include "api/query_effect.h"
 #include "api/query_loop.h"
 #include "api/query_view.h"
 #include "base/compat.h"
@@ -330,77 +330,31 @@ sx_api_create_query(PG_FUNCTION_ARGS)
 
 /* ---------- alter ---------- */
 
-static void
-tell_operators(const SxPlan *plan, const char *what)
-{
-	for (int i = plan->noperators - 1; i >= 0; i--)
-	{
-		const SxPlanOperator *op = plan->operators[i];
-
-		ereport(NOTICE,
-				(errmsg("operator %d (%s): state is %s", op->id, op->spark_name, what)));
-	}
-	if (plan->noperators == 0)
-		ereport(NOTICE, (errmsg("the query has no state; its offsets are %s", what)));
-}
-
-/* NULL if the old state fits the new plan, else the error that a start would raise. */
-static ErrorData *
-layout_error(const SxQuery *query, const SxPlan *plan)
-{
-	MemoryContext oldcontext = CurrentMemoryContext;
-	ResourceOwner oldowner = CurrentResourceOwner;
-	ErrorData  *volatile error = NULL;
-
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		sx_layout_check(query->name, query->layout, plan->layout);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(oldcontext);
-		error = CopyErrorData();
-		if (error->sqlerrcode != ERRCODE_SX_STATE_SCHEMA)
-			PG_RE_THROW();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(oldcontext);
-	CurrentResourceOwner = oldowner;
-	return error;
-}
-
 /*
  * Says per operator what the change means for the state; resets it where asked.
  * A state that doesn't fit is for start_query to refuse, so that a wrong change
  * can be taken back; of a running query this is the start.
  */
 static void
-alter_state(SxQuery *query, const SxPlan *plan, bool reset)
+alter_state(SxQuery *query, const SxQuery *before, const SxPlan *plan, bool reset)
 {
-	ErrorData  *error = NULL;
+	List	   *effects = sx_query_effects(before, query, plan, reset);
+	char	   *misfits;
 
 	if (reset)
-	{
 		sx_api_reset_checkpoint(query);
-		tell_operators(plan, "lost with the offsets, the query begins anew");
+	misfits = sx_query_effects_tell(effects);
+	if (plan->noperators == 0 && misfits == NULL && before->layout != NULL)
+		ereport(NOTICE, (errmsg("the query has no state; its offsets are %s",
+								reset ? "lost, it begins anew" : "kept")));
+	if (misfits == NULL)
 		return;
-	}
-	if (query->layout == NULL)
-		return;
-	error = layout_error(query, plan);
-	if (error == NULL)
-		tell_operators(plan, "kept");
-	else if (query->wanted == SX_WANTED_RUNNING)
-		ReThrowError(error);
-	else
-		ereport(WARNING,
-				(errmsg("query \"%s\" cannot be started with the state that it has", query->name),
-				 errdetail("%s", error->detail != NULL ? error->detail : error->message),
-				 errhint("Alter it back, or start it with reset_state => true, which begins anew.")));
+	if (query->wanted == SX_WANTED_RUNNING)
+		sx_layout_check(query->name, before->layout, plan);
+	ereport(WARNING,
+			(errmsg("query \"%s\" cannot be started with the state that it has", query->name),
+			 errdetail_internal("%s", misfits),
+			 errhint("Alter it back, or start it with reset_state => true, which begins anew.")));
 }
 
 static void
@@ -424,11 +378,13 @@ sx_api_alter_query(PG_FUNCTION_ARGS)
 	Jsonb	   *options = PG_ARGISNULL(5) ? NULL : PG_GETARG_JSONB_P(5);
 	bool		reset = !PG_ARGISNULL(6) && PG_GETARG_BOOL(6);
 	SxQuery    *query;
+	SxQuery		before;
 	SxPlan	   *plan;
 
 	PreventCommandIfReadOnly("alter_query()");
 	PreventCommandDuringRecovery("alter_query()");
 	query = sx_api_take_query(sx_api_owned_query(name));
+	before = *query;
 	sx_query_view_undepend(query);
 	if (mode != NULL)
 		query->output_mode = sx_output_mode_parse(mode);
@@ -447,7 +403,7 @@ sx_api_alter_query(PG_FUNCTION_ARGS)
 	sx_trigger_check(query, plan);
 	prepare_sink(query, plan);
 	sx_query_view_depend(query);
-	alter_state(query, plan, reset);
+	alter_state(query, &before, plan, reset);
 	sx_query_update(query);
 	PG_RETURN_VOID();
 }

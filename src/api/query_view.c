@@ -257,15 +257,19 @@ sx_query_view_replace(SxQuery *query, Query *select)
 SxPlan *
 sx_query_view_plan(const SxQuery *query, bool notices)
 {
-	Relation	view;
-	Query	   *select;
+	Relation	view = relation_open(query->view, AccessShareLock);
+	Query	   *select = copyObject(get_view_query(view));
+
+	relation_close(view, NoLock);
+	return sx_query_select_plan(query, select, notices);
+}
+
+SxPlan *
+sx_query_select_plan(const SxQuery *query, Query *select, bool notices)
+{
 	SxUserSwitch saved;
 	SxPlan	   *plan;
 	ListCell   *lc;
-
-	view = relation_open(query->view, AccessShareLock);
-	select = copyObject(get_view_query(view));
-	relation_close(view, NoLock);
 
 	sx_user_become(&saved, query->owner);
 	(void) check_rights_walker((Node *) select, NULL);

@@ -25,6 +25,9 @@ extern void sx_query_view_replace(SxQuery *query, Query *select);
  */
 extern SxPlan *sx_query_view_plan(const SxQuery *query, bool notices);
 
+/* The same of a SELECT that is no view (yet). */
+extern SxPlan *sx_query_select_plan(const SxQuery *query, Query *select, bool notices);
+
 /* The view depends on table and function: they are not dropped under the query unnoticed. */
 extern void sx_query_view_depend(const SxQuery *query);
 extern void sx_query_view_undepend(const SxQuery *query);

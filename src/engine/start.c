@@ -459,7 +459,7 @@ start_plan(SxEngine *engine, int64 query_id)
 	if (engine->in_session)
 		check_fits_session(engine);
 	if (query->layout != NULL && engine->plan->layout != NULL)
-		sx_layout_check(query->name, query->layout, engine->plan->layout);
+		sx_layout_check(query->name, query->layout, engine->plan);
 	allocate(engine);
 	sx_latency_open(engine);
 

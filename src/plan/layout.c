@@ -1,6 +1,7 @@
 /*
  * layout.c
- *		What the state of a query looks like, as text; compared at every start.
+ *		What the state of a query looks like, as text; compared at every start
+ *		(layout_check.c).
  *
  * A line per operator, key and aggregate, in the plan's order, version first:
  *
@@ -37,7 +38,6 @@
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 
-#include "base/errors.h"
 #include "plan/cut.h"
 
 static void
@@ -137,49 +137,4 @@ sx_layout_print(const SxCut *cut)
 	}
 	AtEOXact_GUC(true, level);
 	return text.data;
-}
-
-/* Cuts the next line off *rest; NULL at the end. */
-static char *
-next_line(char **rest)
-{
-	char	   *line = *rest;
-	char	   *end;
-
-	if (*line == '\0')
-		return NULL;
-	end = strchr(line, '\n');
-	if (end == NULL)
-		*rest = line + strlen(line);
-	else
-	{
-		*end = '\0';
-		*rest = end + 1;
-	}
-	return line;
-}
-
-void
-sx_layout_check(const char *query_name, const char *was, const char *is)
-{
-	char	   *was_rest = pstrdup(was);
-	char	   *is_rest = pstrdup(is);
-
-	if (strcmp(was, is) == 0)
-		return;
-	for (;;)
-	{
-		char	   *was_line = next_line(&was_rest);
-		char	   *is_line = next_line(&is_rest);
-
-		if (was_line && is_line && strcmp(was_line, is_line) == 0)
-			continue;
-		ereport(ERROR,
-				(errcode(ERRCODE_SX_STATE_SCHEMA),
-				 errmsg("state of query \"%s\" does not fit its new definition", query_name),
-				 errdetail("The checkpoint was written with \"%s\"; the query has \"%s\" now.",
-						   was_line ? was_line : "(nothing more)",
-						   is_line ? is_line : "(nothing more)"),
-				 errhint("Restore the old expression, or start anew with alter_query(..., reset_state => true).")));
-	}
 }

@@ -221,7 +221,14 @@ typedef struct SxPlan
  */
 extern SxPlan *sx_plan_query(const Query *query, SxOutputMode mode);
 
-/* ERRCODE_SX_STATE_SCHEMA naming what differs; silent if the state of "was" fits. */
-extern void sx_layout_check(const char *query_name, const char *was, const char *is);
+/* ERRCODE_SX_STATE_SCHEMA naming what differs; silent if the state of layout "was" fits. */
+extern void sx_layout_check(const char *query_name, const char *was, const SxPlan *plan);
+
+/* The first thing of one operator that differs, as a sentence; NULL: its state fits. */
+extern char *sx_layout_difference(const char *was, const SxPlan *plan, int operator_id);
+
+/* Ids of the operators in a layout, and the name of one. */
+extern List *sx_layout_operators(const char *layout);
+extern char *sx_layout_operator_name(const char *layout, int operator_id);
 
 #endif
