@@ -71,6 +71,24 @@ hash_seed(const pg_uuid_t *incarnation)
 	return seed;
 }
 
+/* The query may have had another one: what is left there is of no use any more. */
+static void
+clear_other_store(const SxStateConfig *config, const SxStoreConfig *store_config)
+{
+	static const SxStoreRoutine *const routines[] = {&sx_rocksdb_store, &sx_table_store};
+
+	for (int i = 0; i < lengthof(routines); i++)
+	{
+		SxStore    *store;
+
+		if (strcmp(routines[i]->name, config->store) == 0)
+			continue;
+		store = routines[i]->open(store_config);
+		routines[i]->clear(store);
+		routines[i]->close(store);
+	}
+}
+
 static void
 open_state(SxState *state, const SxStateConfig *config)
 {
@@ -107,6 +125,8 @@ open_state(SxState *state, const SxStateConfig *config)
 	MemoryContextSwitchTo(oldcontext);
 
 	sx_state_recover(state, config->batch, &config->lineage);
+	if (!state->memory_only)
+		clear_other_store(config, &store);
 	copy_end(state, &state->pending, &state->committed);
 	state->memory_before = sx_tier_bytes(&state->tier);
 }
