@@ -346,6 +346,40 @@ last_record(int64 query_id, bool head_only)
 	return record;
 }
 
+/* The first batch from this end on; -1: none. */
+static int64
+first_batch(Relation rel, Relation index, int64 query_id, struct SnapshotData *snapshot,
+			ScanDirection direction)
+{
+	int64		batch = -1;
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		isnull;
+
+	set_batch_keys(keys, query_id, BTGreaterEqualStrategyNumber, F_INT8GE, 0);
+	scan = systable_beginscan_ordered(rel, index, snapshot, 2, keys);
+	tuple = systable_getnext_ordered(scan, direction);
+	if (HeapTupleIsValid(tuple))
+		batch = DatumGetInt64(heap_getattr(tuple, Anum_batch, RelationGetDescr(rel), &isnull));
+	systable_endscan_ordered(scan);
+	return batch;
+}
+
+bool
+sx_batch_record_span(int64 query_id, struct SnapshotData *snapshot, int64 *oldest,
+					 int64 *newest)
+{
+	Relation	rel = table_open(sx_catalog_relation("batch"), AccessShareLock);
+	Relation	index = open_index(AccessShareLock);
+
+	*oldest = first_batch(rel, index, query_id, snapshot, ForwardScanDirection);
+	*newest = first_batch(rel, index, query_id, snapshot, BackwardScanDirection);
+	index_close(index, AccessShareLock);
+	table_close(rel, AccessShareLock);
+	return *newest >= 0;
+}
+
 SxBatchRecord *
 sx_batch_record_last(int64 query_id)
 {

@@ -48,6 +48,11 @@ extern SxBatchRecord *sx_batch_record_last(int64 query_id);
 /* The same without sources and inputs, which a view does not need to understand. */
 extern SxBatchRecord *sx_batch_record_last_head(int64 query_id);
 
+/* Oldest and newest batch that the snapshot sees, beginnings (-1) left out; false: none. */
+struct SnapshotData;
+extern bool sx_batch_record_span(int64 query_id, struct SnapshotData *snapshot,
+								 int64 *oldest, int64 *newest);
+
 /* One record; NULL if it is not there (any more). */
 extern SxBatchRecord *sx_batch_record_read(int64 query_id, int64 batch_id);
 

@@ -37,6 +37,7 @@
 #include "base/crash_point.h"
 #include "exec/aggregate.h"
 #include "exec/range_end.h"
+#include "exec/state_view.h"
 
 #define KEY_BUFFER		(1024 * 1024)	/* bytes of keys after which updates are applied */
 #define PREFETCH_GROUPS	32		/* put after so many were prefetched */
@@ -689,4 +690,7 @@ const SxOperatorRoutine sx_aggregate_routine = {
 	.receive = aggregate_receive,
 	.finish = aggregate_finish,
 	.explain = aggregate_explain,
+	.stores = sx_state_show_default,
+	.show_open = sx_aggregate_show_open,
+	.show = sx_aggregate_show,
 };

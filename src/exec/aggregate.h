@@ -74,6 +74,13 @@ extern void sx_aggregate_emit_row(SxAggregate *agg, char *values);
 extern void sx_aggregate_begin_panes(SxAggregate *agg);
 extern void sx_aggregate_finish_panes(SxAggregate *agg);
 
+/* aggregate_view.c: as SxOperatorRoutine.show_open and show; columns of the results. */
+struct SxStateShow;
+extern TupleDesc sx_aggregate_show_values(const SxPlanOperator *plan);
+extern void sx_aggregate_show_open(struct SxStateShow *show);
+extern void sx_aggregate_show(struct SxStateShow *show, const SxStateKey *key,
+							  const SxStateValue *value);
+
 /* Can the state have the group's pane? A newer one than all that it ever had, not. */
 static inline bool
 sx_aggregate_may_have(const SxAggregate *agg, const SxGroup *group)

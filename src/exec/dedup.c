@@ -27,6 +27,7 @@
 #include "exec/group_table.h"
 #include "exec/operator.h"
 #include "exec/range_end.h"
+#include "exec/state_view.h"
 #include "time/watermark.h"
 
 #define VALUE_VERSION	1
@@ -359,6 +360,48 @@ dedup_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines)
 	return lines;
 }
 
+/* ---------- as people see it: the keys, and when they go ---------- */
+
+typedef struct DedupView
+{
+	SxGroupKey *key;
+	Datum	   *values;
+	bool	   *nulls;
+} DedupView;
+
+static void
+dedup_show_open(SxStateShow *show)
+{
+	const SxPlanOperator *plan = show->plan;
+	DedupView  *view = palloc0(sizeof(DedupView));
+
+	view->key = sx_group_key_make(plan);
+	view->values = palloc((plan->nkeys + 1) * sizeof(Datum));
+	view->nulls = palloc((plan->nkeys + 1) * sizeof(bool));
+	show->key = sx_state_show_keys(plan->keys, plan->nkeys);
+	show->value = sx_state_show_columns(0);
+	show->data = view;
+}
+
+static void
+dedup_show(SxStateShow *show, const SxStateKey *key, const SxStateValue *value)
+{
+	DedupView  *view = show->data;
+	int64		expiry = key->expiry;
+
+	sx_group_key_decode(view->key, key->bytes, key->len, expiry, view->values, view->nulls);
+	if (show->plan->within_watermark && value->bytes != NULL)
+	{
+		SxReader	in = {value->bytes, value->bytes + value->len};
+
+		if (*sx_read_bytes(&in, 1) != VALUE_VERSION)
+			sx_reader_short();
+		memcpy(&expiry, sx_read_bytes(&in, sizeof(int64)), sizeof(int64));
+	}
+	sx_state_show_row(show, view->values, view->nulls,
+					  value->bytes == NULL ? NULL : view->values, view->nulls, expiry);
+}
+
 const SxOperatorRoutine sx_dedup_routine = {
 	.name = "deduplication",
 	.rows = SX_OPERATOR_PASSES,
@@ -368,4 +411,7 @@ const SxOperatorRoutine sx_dedup_routine = {
 	.receive = dedup_receive,
 	.finish = dedup_finish,
 	.explain = dedup_explain,
+	.stores = sx_state_show_default,
+	.show_open = dedup_show_open,
+	.show = dedup_show,
 };

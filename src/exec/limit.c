@@ -6,8 +6,11 @@
  */
 #include "postgres.h"
 
-#include "row/varint.h"
+#include "catalog/pg_type_d.h"
+
 #include "exec/operator.h"
+#include "exec/state_view.h"
+#include "row/varint.h"
 
 #define VALUE_VERSION	1
 
@@ -44,6 +47,16 @@ counter_key(const SxOperator *op)
 	return key;
 }
 
+static int64
+read_counter(const SxStateValue *value)
+{
+	SxReader	in = {value->bytes, value->bytes + value->len};
+
+	if (*sx_read_bytes(&in, 1) != VALUE_VERSION)
+		sx_reader_short();
+	return (int64) sx_read_varint(&in);
+}
+
 static void
 limit_begin(SxOperator *op)
 {
@@ -55,13 +68,7 @@ limit_begin(SxOperator *op)
 	limit->found = value.bytes != NULL;
 	limit->before = 0;
 	if (limit->found)
-	{
-		SxReader	in = {value.bytes, value.bytes + value.len};
-
-		if (*sx_read_bytes(&in, 1) != VALUE_VERSION)
-			sx_reader_short();
-		limit->before = (int64) sx_read_varint(&in);
-	}
+		limit->before = read_counter(&value);
 	limit->passed = limit->before;
 }
 
@@ -104,6 +111,26 @@ limit_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines)
 	return lappend(lines, psprintf("  keeps: how many rows it let through, at most " INT64_FORMAT, op->limit));
 }
 
+static void
+limit_show_open(SxStateShow *show)
+{
+	show->key = sx_state_show_columns(0);
+	show->value = sx_state_show_columns(1);
+	sx_state_show_column(show->value, 1, "rows", INT8OID, -1);
+}
+
+static void
+limit_show(SxStateShow *show, const SxStateKey *key, const SxStateValue *value)
+{
+	Datum		rows = 0;
+	bool		isnull = false;
+
+	if (value->bytes != NULL)
+		rows = Int64GetDatum(read_counter(value));
+	sx_state_show_row(show, &rows, &isnull, value->bytes == NULL ? NULL : &rows, &isnull,
+					  key->expiry);
+}
+
 const SxOperatorRoutine sx_limit_routine = {
 	.name = "limit",
 	.rows = SX_OPERATOR_PASSES,
@@ -113,4 +140,7 @@ const SxOperatorRoutine sx_limit_routine = {
 	.receive = limit_receive,
 	.finish = limit_finish,
 	.explain = limit_explain,
+	.stores = sx_state_show_default,
+	.show_open = limit_show_open,
+	.show = limit_show,
 };

@@ -20,6 +20,14 @@
 #define SX_STORE_ID(op_id, store)	((uint16) ((op_id) | (store) << 8))
 
 struct SxOperatorRoutine;
+struct SxStateShow;
+
+/* What people know as a store (state_view.h) may be several of the operator's own. */
+typedef struct SxNamedStore
+{
+	const char *name;
+	uint8		stores;			/* a bit for each */
+} SxNamedStore;
 
 /* Each kind embeds this first. */
 typedef struct SxOperator
@@ -71,6 +79,17 @@ typedef struct SxOperatorRoutine
 
 	/* Appends lines (char *) that say what is kept and when it goes. */
 	List	   *(*explain) (const SxPlan *plan, const SxPlanOperator *op, List *lines);
+
+	/*
+	 * How people see the state (streamx.state); optional. stores: up to one without
+	 * a name, the first is what is shown when none is asked for. show_open says what
+	 * keys and values are made of, in the memory of the reading; show gives the rows
+	 * of one entry to sx_state_show_row (a value without bytes: it is gone).
+	 */
+	const SxNamedStore *(*stores) (const SxPlanOperator *plan);
+	void		(*show_open) (struct SxStateShow *show);
+	void		(*show) (struct SxStateShow *show, const SxStateKey *key,
+						 const SxStateValue *value);
 } SxOperatorRoutine;
 
 extern const SxOperatorRoutine sx_aggregate_routine;

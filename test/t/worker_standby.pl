@@ -10,18 +10,25 @@ $primary->start;
 $primary->sql("CREATE EXTENSION streamx; CREATE FOREIGN TABLE s (a int) SERVER streamx; CREATE TABLE t (a int)");
 $primary->sql("SELECT start_query('q', 'SELECT a FROM s', 't')");
 $primary->sql("SELECT create_query('idle', 'SELECT a FROM s', 'noop')");
+$primary->sql("SELECT start_query('c', 'SELECT a % 3 AS k, count(*) AS n FROM s GROUP BY a % 3', 'c', 'update')");
 $primary->sql("INSERT INTO s VALUES (1)");
-$primary->sql("SELECT process_all_available('q', '30 s')");
+$primary->sql("SELECT process_all_available(name, '30 s') FROM unnest('{q,c}'::text[]) name");
 
 my $standby = $primary->base_backup('standby', standby => 1);
 $standby->start;
-$primary->sql("INSERT INTO s VALUES (10)");
-$primary->sql("SELECT process_all_available('q', '30 s')");
-ok($standby->poll("SELECT sum(a) FROM t", '11', 30), 'the standby follows');
+$primary->sql("INSERT INTO s VALUES (10), (3)");
+$primary->sql("SELECT process_all_available(name, '30 s') FROM unnest('{q,c}'::text[]) name");
+ok($standby->poll("SELECT sum(a) FROM t", '14', 30), 'the standby follows');
 is($standby->sql("SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'streamx%'"), '0', 'nothing of ours runs there');
 is($standby->sql("SELECT string_agg(concat_ws(' ', name, state, waits_for), ', ' ORDER BY name) FROM streamx.queries"),
-	'idle created, q starting the end of recovery', 'the view says why');
+	'c starting the end of recovery, idle created, q starting the end of recovery', 'the view says why');
 isnt($standby->sql("SELECT last_progress('q')"), '', 'progress can be read');
+ok($standby->poll("SELECT sum(n) FROM c", '3', 30), 'and results of a query with state');
+is($standby->sql("SELECT string_agg(concat_ws(' ', s.key, s.value, c.n), ', ' ORDER BY c.k) FROM streamx.state('c') s JOIN c ON c.k = (s.key ->> 'k')::int"),
+	'{"k": 0} {"count": 1} 1, {"k": 1} {"count": 2} 2', 'its state can be read, too');
+is($standby->sql("SELECT count(*) FROM streamx.state('c', batch_id => 0)"), '1', 'also an older one');
+is($standby->sql("SELECT string_agg(concat_ws(' ', batch_id, change_type, value ->> 'count'), ', ' ORDER BY batch_id, value) FROM streamx.state_changes('c', 1)"),
+	'1 update 1, 1 update 2', 'and its changes');
 for my $sql ("SELECT start_query('idle')", "SELECT stop_query('q')", "SELECT drop_query('q')", "SELECT alter_query('q', trigger => '1 s')",
 	"SELECT create_query('n', 'SELECT a FROM s', 'noop')", "SELECT process_all_available('q')")
 {
@@ -34,6 +41,6 @@ $standby->promote;
 ok($standby->poll("SELECT state FROM streamx.queries WHERE name = 'q'", 'running', 30), 'on promotion the query starts');
 $standby->sql("INSERT INTO s VALUES (100)");
 $standby->sql("SELECT process_all_available('q', '30 s')");
-is($standby->sql("SELECT sum(a) FROM t"), '111', 'and goes on where the primary was');
+is($standby->sql("SELECT sum(a) FROM t"), '114', 'and goes on where the primary was');
 is($standby->sql("SELECT state FROM streamx.queries WHERE name = 'idle'"), 'created', 'the other one does not');
 done_testing();
