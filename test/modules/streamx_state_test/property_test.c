@@ -676,7 +676,7 @@ run_batch(Test *test)
 		reopen(test);
 	else if (draw(test, 6) == 0)
 		check_all(test);
-	if (draw(test, 3) == 0)
+	if (draw(test, 10) == 0)
 		check_reader(test);
 }
 
