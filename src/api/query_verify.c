@@ -14,10 +14,12 @@
 
 #include "access/table.h"
 #include "catalog/pg_type.h"
+#include "executor/executor.h"
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -29,6 +31,7 @@
 #include "checkpoint/batch_record.h"
 #include "exec/batch_answer.h"
 #include "monitor/progress.h"
+#include "registry/quarantine.h"
 
 PG_FUNCTION_INFO_V1(sx_api_verify);
 
@@ -159,9 +162,107 @@ make_ranges(Verify *verify)
 	return result;
 }
 
-/* Rows that the answer would hold and the query left out; false: nothing can be compared. */
+/* ---- rows that the query left out ---- */
+
+/* A row in quarantine, as JSON. */
+typedef struct LeftOut
+{
+	const char *json;
+	bool		found;
+} LeftOut;
+
+static int
+compare_left_out(const void *a, const void *b)
+{
+	return strcmp(((const LeftOut *) a)->json, ((const LeftOut *) b)->json);
+}
+
+/* Of several equal ones each is found once. */
 static bool
-tell_left_out(Verify *verify)
+take_left_out(LeftOut *rows, int n, char *json)
+{
+	LeftOut		key = {.json = json};
+	LeftOut    *it = bsearch(&key, rows, n, sizeof(LeftOut), compare_left_out);
+
+	while (it != NULL && it > rows && strcmp(it[-1].json, json) == 0)
+		it--;
+	for (; it != NULL && it < rows + n && strcmp(it->json, json) == 0; it++)
+	{
+		if (it->found)
+			continue;
+		it->found = true;
+		return true;
+	}
+	return false;
+}
+
+/* Hides them in the range; how many there were. */
+static int
+hide_rows(SxBatchSource *range, LeftOut *rows, int n)
+{
+	const SxSourceRoutine *routine = range->source->routine;
+	Relation	stream = table_open(range->source->relid, AccessShareLock);
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(stream), &TTSOpsVirtual);
+	SxScan	   *scan = routine->scan_begin(range->source, range->start, range->end);
+	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "streamx row",
+												  ALLOCSET_DEFAULT_SIZES);
+	int64	   *hidden = palloc(sizeof(int64) * n);
+
+	qsort(rows, n, sizeof(LeftOut), compare_left_out);
+	for (int64 row = 0; range->nhidden < n && routine->scan_next(scan, slot); row++)
+	{
+		MemoryContext oldcontext = MemoryContextSwitchTo(scratch);
+
+		CHECK_FOR_INTERRUPTS();
+		if (take_left_out(rows, n, TextDatumGetCString(OidFunctionCall1(F_ROW_TO_JSON_RECORD,
+																		ExecFetchSlotHeapTupleDatum(slot)))))
+			hidden[range->nhidden++] = row;
+		MemoryContextSwitchTo(oldcontext);
+		MemoryContextReset(scratch);
+	}
+	ExecClearTuple(slot);
+	routine->scan_end(scan);
+	ExecDropSingleTupleTableSlot(slot);
+	table_close(stream, NoLock);
+	range->selective = true;
+	range->behind_row = PG_INT64_MAX;
+	range->hidden = hidden;
+	return range->nhidden;
+}
+
+/* Rows in quarantine are known, if none of them has left it; false: they are not. */
+static bool
+leave_out_quarantined(Verify *verify, int64 total)
+{
+	List	   *rows = sx_quarantine_rows(verify->query->id);
+	int64		left = list_length(rows);
+
+	if (left != total)
+		return false;
+	for (int i = 0; i < verify->sources.n; i++)
+	{
+		SxBatchSource *range = &verify->sources.sources[i];
+		LeftOut    *left_out = palloc0(sizeof(LeftOut) * (left + 1));
+		int			n = 0;
+		ListCell   *cell;
+
+		foreach(cell, rows)
+		{
+			const SxRequeued *row = lfirst(cell);
+
+			/* records without a row are left out by the source itself */
+			if (row->stream == range->source->relid && row->row != NULL)
+				left_out[n++].json = row->row;
+		}
+		if (n > 0 && (range->end == NULL || hide_rows(range, left_out, n) != n))
+			return false;
+	}
+	return true;
+}
+
+/* False: nothing can be compared. */
+static bool
+leave_out(Verify *verify)
 {
 	SxFlowTotals totals;
 
@@ -170,11 +271,12 @@ tell_left_out(Verify *verify)
 		tell(verify, "not checked",
 			 psprintf(INT64_FORMAT " rows came late and were left out, or were late for some of their windows; which ones is not recorded, so that differences may come from them",
 					  totals.late));
-	if (totals.quarantined > 0)
-		tell(verify, "not checked",
-			 psprintf(INT64_FORMAT " rows were put into the quarantine; the query as a batch would fail or count them",
-					  totals.quarantined));
-	return totals.quarantined == 0;
+	if (totals.quarantined == 0 || leave_out_quarantined(verify, totals.quarantined))
+		return true;
+	tell(verify, "not checked",
+		 psprintf(INT64_FORMAT " rows were put into the quarantine, and not all of them are still there",
+				  totals.quarantined));
+	return false;
 }
 
 /* ---- the comparison ---- */
@@ -331,7 +433,7 @@ verify_as_owner(Verify *verify)
 	if (verify->query->options.key_columns != NULL)
 		unknown = lappend(unknown, "the sink keeps the newest row of each key (option \"key_columns\"), not every row");
 	tell_all(verify, "not checked", unknown);
-	if (!tell_left_out(verify) || unknown != NIL || !make_ranges(verify))
+	if (unknown != NIL || !make_ranges(verify) || !leave_out(verify))
 		return;
 	answer = sx_batch_answer(verify->plan, &verify->sources, verify->record->watermark);
 	(void) set_config_option("extra_float_digits", "-5", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,

@@ -151,15 +151,15 @@ text_of(Datum value, bool isnull)
 	return isnull ? NULL : TextDatumGetCString(value);
 }
 
-List *
-sx_quarantine_requeued(int64 query_id, int limit)
+static List *
+list_rows(int64 query_id, bool only_requeued, int limit)
 {
 	QuarantineScan it;
 	HeapTuple	tuple;
 	List	   *result = NIL;
 
 	/* The index gives them by id; but a scan that lists few need not promise so. */
-	scan_begin(&it, query_id, true, AccessShareLock);
+	scan_begin(&it, query_id, only_requeued, AccessShareLock);
 	while (list_length(result) < limit && HeapTupleIsValid(tuple = systable_getnext(it.scan)))
 	{
 		SxRequeued *requeued = palloc0(sizeof(SxRequeued));
@@ -185,6 +185,18 @@ sx_quarantine_requeued(int64 query_id, int limit)
 	scan_end(&it);
 	list_sort(result, compare_ids);
 	return result;
+}
+
+List *
+sx_quarantine_requeued(int64 query_id, int limit)
+{
+	return list_rows(query_id, true, limit);
+}
+
+List *
+sx_quarantine_rows(int64 query_id)
+{
+	return list_rows(query_id, false, INT_MAX);
 }
 
 List *

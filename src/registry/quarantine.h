@@ -49,6 +49,9 @@ extern int64 sx_quarantine_requeue(int64 query_id, int64 id, const char *row, by
 /* Those that are marked, the oldest first: SxRequeued *. */
 extern List *sx_quarantine_requeued(int64 query_id, int limit);
 
+/* All, marked or not: SxRequeued *. */
+extern List *sx_quarantine_rows(int64 query_id);
+
 /*
  * It went into a batch; or it could not, and waits for a person again. Under the lock
  * (registry/query.h). Was it changed since it was read, it is a serialization failure.

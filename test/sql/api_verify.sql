@@ -101,7 +101,14 @@ SELECT is((SELECT count(*) FROM av_latest_sink), 2::bigint, 'which has two rows'
 SELECT throws_ok($$SELECT * FROM streamx.verify('av_noop')$$, '0A000', NULL, 'a sink that is no table');
 SELECT throws_ok($$SELECT * FROM streamx.verify('nobody')$$, '42704', NULL, 'a query that is not there');
 SELECT matches((SELECT detail FROM streamx.verify('av_windows') WHERE kind = 'not checked'), '^1 rows came late', 'late rows');
-SELECT results_eq($$SELECT kind, detail ~ '^\d+ rows were put into the quarantine' FROM streamx.verify('av_guilty')$$, $$VALUES ('not checked', true)$$, 'rows in quarantine');
+SELECT is_empty($$SELECT * FROM streamx.verify('av_guilty')$$, 'rows in quarantine are left out');
+SELECT cmp_ok((SELECT count(*) FROM streamx.quarantine WHERE query = 'av_guilty'), '>', 80::bigint, 'of which there are some');
+DELETE FROM av_guilty_sink WHERE id = 3;
+SELECT results_eq($$SELECT kind, expected::text FROM streamx.verify('av_guilty')$$, $$VALUES ('missing', '{"x": 5, "id": 3}')$$, 'what is missing is found all the same');
+SELECT requeue('av_guilty', (SELECT array_agg(id) FROM (SELECT id FROM streamx.quarantine WHERE query = 'av_guilty' ORDER BY id LIMIT 1) q),
+	data => '{"id": 1, "k": 2, "ts": "2024-01-01T00:00:10Z"}') \g /dev/null
+SELECT process_all_available('av_guilty', '60 s') \g /dev/null
+SELECT results_eq($$SELECT kind, detail ~ '^\d+ rows were put into the quarantine, and not all' FROM streamx.verify('av_guilty')$$, $$VALUES ('not checked', true)$$, 'once one was given back it is not known');
 
 CREATE ROLE av_other;
 SET ROLE av_other;
