@@ -6,6 +6,7 @@
  * means in SQL, run by PostgreSQL's executor:
  *
  *	 aggregate		SELECT keys, aggregates FROM input WHERE it is final GROUP BY keys
+ *	 join			SELECT * FROM left JOIN right, an unmatched row once it goes (batch_join.c)
  *	 deduplication	SELECT DISTINCT ON (keys) * FROM input ORDER BY keys, row
  *
  * So the answer knows of no state, no batches and no operator's code; what it has
@@ -152,27 +153,33 @@ sx_answer_column(TupleDesc desc, Index varno, AttrNumber column)
 	return makeVar(varno, column, att->atttypid, att->atttypmod, att->attcollation, 0);
 }
 
+char *
+sx_answer_name(const SxAnswerInput *input)
+{
+	return psprintf(INPUT_FORMAT, input->number, input->op->id);
+}
+
 RangeTblEntry *
 sx_answer_entry(const SxAnswerInput *input)
 {
 	ParseState *parse = make_parsestate(NULL);
-	char	   *name = psprintf(INPUT_FORMAT, input->number, input->op->id);
+	char	   *name = sx_answer_name(input);
 
 	parse->p_queryEnv = create_queryEnv();
 	name_rows(parse->p_queryEnv, name, input->desc, NULL, GUESS_ROWS);
 	return addRangeTableEntryForENR(parse, makeRangeVar(NULL, name, -1), true)->p_rte;
 }
 
-/* SELECT ... FROM input */
+/* SELECT ... FROM rte */
 static Query *
-query_over(const SxAnswerInput *input)
+query_over(RangeTblEntry *rte)
 {
 	Query	   *query = makeNode(Query);
 	RangeTblRef *ref = makeNode(RangeTblRef);
 
 	query->commandType = CMD_SELECT;
 	query->canSetTag = true;
-	query->rtable = list_make1(sx_answer_entry(input));
+	query->rtable = list_make1(rte);
 	ref->rtindex = 1;
 	query->jointree = makeFromExpr(list_make1(ref), NULL);
 	return query;
@@ -206,6 +213,12 @@ call(Oid function, Oid type, Node *a, Node *b)
 {
 	return (Node *) makeFuncExpr(function, type, b != NULL ? list_make2(a, b) : list_make1(a),
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+}
+
+TimestampTz
+sx_answer_evict(const SxAnswer *answer, const SxPlanOperator *op)
+{
+	return answer->evict == SX_TIME_UNSET ? SX_TIME_UNSET : answer->evict - op->lag;
 }
 
 static Node *
@@ -242,7 +255,7 @@ final_rows(const SxAnswer *answer, const SxPlanOperator *op, TupleDesc desc)
 			copyObject((Node *) time);
 		quals = lappend(quals, call(F_TIMESTAMPTZ_LE, BOOLOID, end,
 									(Node *) makeConst(TIMESTAMPTZOID, -1, InvalidOid, sizeof(TimestampTz),
-													   TimestampTzGetDatum(answer->evict), false, true)));
+													   TimestampTzGetDatum(sx_answer_evict(answer, op)), false, true)));
 	}
 	return quals != NIL ? (Node *) make_ands_explicit(quals) : NULL;
 }
@@ -258,14 +271,15 @@ rebase_walker(Node *node, void *context)
 	return expression_tree_walker(node, rebase_walker, context);
 }
 
-static Query *
-aggregate_query(SxAnswer *answer, const SxPlanOperator *op, SxAnswerInput *inputs)
+Query *
+sx_answer_aggregate(const SxAnswer *answer, const SxPlanOperator *op, RangeTblEntry *rte,
+					TupleDesc desc)
 {
-	Query	   *query = query_over(&inputs[0]);
+	Query	   *query = query_over(rte);
 
-	query->jointree->quals = final_rows(answer, op, inputs[0].desc);
+	query->jointree->quals = final_rows(answer, op, desc);
 	for (int i = 0; i < op->nkeys; i++)
-		sx_answer_select(query, (Expr *) sx_answer_column(inputs[0].desc, 1, op->keys[i].input));
+		sx_answer_select(query, (Expr *) sx_answer_column(desc, 1, op->keys[i].input));
 	for (int i = 0; i < op->naggregates; i++)
 	{
 		Aggref	   *aggref = copyObject(op->aggregates[i].aggref);
@@ -281,9 +295,15 @@ aggregate_query(SxAnswer *answer, const SxPlanOperator *op, SxAnswerInput *input
 }
 
 static Query *
+aggregate_query(SxAnswer *answer, const SxPlanOperator *op, SxAnswerInput *inputs)
+{
+	return sx_answer_aggregate(answer, op, sx_answer_entry(&inputs[0]), inputs[0].desc);
+}
+
+static Query *
 dedup_query(SxAnswer *answer, const SxPlanOperator *op, SxAnswerInput *inputs)
 {
-	Query	   *query = query_over(&inputs[0]);
+	Query	   *query = query_over(sx_answer_entry(&inputs[0]));
 	int			natts = op->input->natts;
 
 	for (int i = 1; i <= natts + 1; i++)
@@ -316,23 +336,29 @@ limit_unknown(const SxPlanOperator *op)
 	return "LIMIT lets through the rows that come first, and which ones did is not recorded";
 }
 
-static const SxMeaning meanings[] = {
-	[SX_OPERATOR_AGGREGATE] = {
-		.describe = aggregate_describe, .take = aggregate_take, .query = aggregate_query,
-	},
-	[SX_OPERATOR_DEDUP] = {
-		.describe = dedup_describe, .take = dedup_take, .query = dedup_query,
-		.unknown = dedup_unknown, .caveat = dedup_caveat,
-	},
-	[SX_OPERATOR_LIMIT] = {.unknown = limit_unknown},
+static const SxMeaning aggregate_meaning = {
+	.describe = aggregate_describe, .take = aggregate_take, .query = aggregate_query,
 };
 
+static const SxMeaning dedup_meaning = {
+	.describe = dedup_describe, .take = dedup_take, .query = dedup_query,
+	.unknown = dedup_unknown, .caveat = dedup_caveat,
+};
+
+static const SxMeaning limit_meaning = {.unknown = limit_unknown};
+
+static const SxMeaning *const meanings[] = {
+	[SX_OPERATOR_AGGREGATE] = &aggregate_meaning,
+	[SX_OPERATOR_DEDUP] = &dedup_meaning,
+	[SX_OPERATOR_JOIN] = &sx_join_meaning,
+	[SX_OPERATOR_LIMIT] = &limit_meaning,
+};
+
+/* NULL: it has none. */
 static const SxMeaning *
 meaning_of(const SxPlanOperator *op)
 {
-	return op->kind < lengthof(meanings) &&
-		(meanings[op->kind].describe != NULL || meanings[op->kind].unknown != NULL) ?
-		&meanings[op->kind] : NULL;
+	return op->kind < lengthof(meanings) ? meanings[op->kind] : NULL;
 }
 
 /* An SxSegmentReceive. */

@@ -51,7 +51,12 @@ typedef struct SxMeaning
 	const char *(*caveat) (const SxPlanOperator *op);
 } SxMeaning;
 
+extern const SxMeaning sx_join_meaning;
+
 /* ---- for those who write one (batch_answer.c) ---- */
+
+/* The watermark that the operator's rows were removed by. */
+extern TimestampTz sx_answer_evict(const SxAnswer *answer, const SxPlanOperator *op);
 
 extern void sx_answer_store(SxAnswerInput *input);
 
@@ -61,8 +66,13 @@ extern TupleDesc sx_answer_widen(TupleDesc desc, const char *name, Oid type);
 /* The rows of a query over the stored inputs. */
 extern Tuplestorestate *sx_answer_run(SxAnswer *answer, Query *query);
 
-/* A range table entry for the stored rows of an input. */
+/* The stored rows of an input: their name, and a range table entry for them. */
+extern char *sx_answer_name(const SxAnswerInput *input);
 extern RangeTblEntry *sx_answer_entry(const SxAnswerInput *input);
+
+/* The aggregation over rows of this description, which are those of the operator's input or begin so. */
+extern Query *sx_answer_aggregate(const SxAnswer *answer, const SxPlanOperator *op,
+								  RangeTblEntry *rte, TupleDesc desc);
 extern Var *sx_answer_column(TupleDesc desc, Index varno, AttrNumber column);
 extern void sx_answer_select(Query *query, Expr *expr);
 

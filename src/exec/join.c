@@ -679,11 +679,30 @@ join_finish(SxOperator *op)
 static const char *const type_names[] = {"inner", "left", "right", "full", "semi", "anti"};
 static const char *const input_names[] = {"left", "right"};
 
+/* The segment's names, and where they come from. */
+static char *
+kept_columns(const SxPlanSide *side)
+{
+	StringInfoData list;
+	ListCell   *cell;
+
+	initStringInfo(&list);
+	foreach(cell, side->origins)
+	{
+		Form_pg_attribute att = TupleDescAttr(side->row, foreach_current_index(cell));
+
+		appendStringInfo(&list, "%s%s %s (%s)", list.len > 0 ? ", " : "", NameStr(att->attname),
+						 format_type_be(att->atttypid), (char *) lfirst(cell));
+	}
+	return list.data;
+}
+
 static List *
 explain_side(const SxPlanSide *side, const char *name, List *lines)
 {
 	const char *time = side->event_is_range ? "upper bound" : "event time";
 
+	lines = lappend(lines, psprintf("  %s keeps: %s", name, kept_columns(side)));
 	if (side->event != 0)
 		lines = lappend(lines, psprintf("  %s late: %s <= watermark of the batch before", name, time));
 	else

@@ -16,7 +16,7 @@ typedef struct SxOperatorProgress
 	int64		rows_updated;
 	int64		rows_removed;
 	int64		rows_late;		/* input rows dropped by the watermark (D7) */
-	int64		rows_partly_late;	/* not among those: taken, but for its first windows */
+	int64		rows_partly_late;	/* not among those: taken, but for what was closed before */
 	int64		rows_duplicate;	/* dropped by a dedup operator */
 	bool		is_dedup;		/* it has rows_duplicate to show, also 0 */
 	int64		rows_no_window;	/* NULL or infinite event time: in no window */

@@ -9,6 +9,7 @@ SET timezone = 'UTC';
 SELECT no_plan();
 
 CREATE FOREIGN TABLE av (id int, k int, v numeric, f float8, ts timestamptz OPTIONS (watermark '10 seconds')) SERVER streamx;
+CREATE FOREIGN TABLE av_other (id int, k int, ts timestamptz OPTIONS (watermark '10 seconds')) SERVER streamx;
 CREATE FOREIGN TABLE av_plain (id int, k numeric) SERVER streamx;
 CREATE TABLE av_dim (k int PRIMARY KEY, name text);
 INSERT INTO av_dim SELECT i, 'name ' || i FROM generate_series(0, 6) i;
@@ -20,6 +21,12 @@ INSERT INTO av_queries (name, query) VALUES
 	('av_tumble', 'SELECT tumble(ts, ''10 seconds'') AS w, k, count(*) AS n, sum(v) AS sv, sum(f) AS sf FROM av GROUP BY w, k'),
 	('av_hop', 'SELECT lower(w) AS start, n FROM (SELECT hop(ts, ''10 seconds'', ''3 seconds'') AS w, count(*) AS n FROM av GROUP BY w) x WHERE n > 1'),
 	('av_raw', 'SELECT ts, count(DISTINCT k) AS n FROM av GROUP BY ts'),
+	('av_inner', 'SELECT a.id, b.id AS other, v FROM av a JOIN av_other b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + interval ''3 seconds'' AND b.id <> a.id'),
+	('av_left', 'SELECT a.id, b.id AS other FROM av a LEFT JOIN av_other b ON a.id = b.id AND a.v > 3 AND b.ts BETWEEN a.ts - interval ''1 second'' AND a.ts + interval ''3 seconds'''),
+	('av_full', 'SELECT a.id, b.id AS other, coalesce(a.ts, b.ts) AS ts FROM av a FULL JOIN av_other b ON a.k = b.k AND a.ts = b.ts'),
+	('av_semi', 'SELECT id, k FROM av a WHERE EXISTS (SELECT FROM av_other b WHERE a.k = b.k AND a.ts = b.ts)'),
+	('av_anti', 'SELECT id, k FROM av a WHERE NOT EXISTS (SELECT FROM av_other b WHERE a.k = b.k AND a.ts = b.ts)'),
+	('av_join_count', 'SELECT tumble(a.ts, ''10 seconds'') AS w, count(*) AS n FROM av a JOIN av_other b ON a.k = b.k AND a.ts = b.ts GROUP BY w'),
 	('av_hidden', 'SELECT k, count(*) AS n FROM av GROUP BY tumble(ts, ''7 seconds''), k'),
 	('av_distinct', 'SELECT DISTINCT k FROM av_plain'),
 	('av_distinct_count', 'SELECT tumble(ts, ''10 seconds'') AS w, count(*) AS n FROM (SELECT DISTINCT k, ts FROM av) d GROUP BY w'),
@@ -38,6 +45,8 @@ CREATE PROCEDURE av_round(round int) LANGUAGE plpgsql AS $$
 BEGIN
 	INSERT INTO av SELECT i, nullif(i % 7, 6), i % 13 + 0.50, i / 7.0,
 		timestamptz '2024-01-01 00:00:00Z' + (i / 10 + (i * 37) % 9) * interval '1 second' FROM generate_series(round * 300 + 1, round * 300 + 300) i ORDER BY (i * 71) % 300;
+	INSERT INTO av_other SELECT i, nullif(i % 5, 4), timestamptz '2024-01-01 00:00:00Z' + (i / 10 + (i * 31) % 9) * interval '1 second'
+		FROM generate_series(round * 300 + 1, round * 300 + 300) i WHERE i % 3 > 0;
 	INSERT INTO av_plain SELECT i, CASE WHEN i % 2 = 0 THEN (i % 5)::numeric(10, 0) ELSE (i % 5)::numeric(10, 2) END FROM generate_series(round * 100 + 1, round * 100 + 100) i;
 END $$;
 SELECT start_query(name) FROM av_queries \g /dev/null
@@ -78,6 +87,8 @@ SELECT results_eq($$SELECT kind, key::text, found ->> 'n' FROM streamx.verify('a
 	$$VALUES ('different', '{"k": null}', '0')$$, 'of the key NULL');
 DELETE FROM av_distinct_sink WHERE k = 0;
 SELECT results_eq($$SELECT kind, (expected -> 'k')::numeric FROM streamx.verify('av_distinct')$$, $$VALUES ('missing', 0.0)$$, 'of DISTINCT');
+DELETE FROM av_left_sink WHERE other IS NULL AND id = 7;
+SELECT results_eq($$SELECT kind, expected::text FROM streamx.verify('av_left')$$, $$VALUES ('missing', '{"id": 7, "other": null}')$$, 'of rows that found none to join');
 UPDATE av_join_sink SET name = 'other' WHERE id = 8;
 SELECT results_eq($$SELECT kind FROM streamx.verify('av_join') ORDER BY kind$$, $$VALUES ('missing'), ('note'), ('unexpected')$$, 'a note says that tables are read as they are now');
 SELECT matches((SELECT detail FROM streamx.verify('av_join') WHERE kind = 'note'), '^ordinary tables', 'of queries that read some');
@@ -119,7 +130,7 @@ DROP ROLE av_other;
 SELECT stop_query(name) FROM streamx.queries WHERE name LIKE 'av%' \g /dev/null
 SELECT drop_query(name) FROM streamx.queries WHERE name LIKE 'av%' \g /dev/null
 SELECT format('DROP TABLE %I', relname) FROM pg_class WHERE relname LIKE 'av%sink' AND relkind = 'r' \gexec
-DROP FOREIGN TABLE av, av_plain;
+DROP FOREIGN TABLE av, av_other, av_plain;
 DROP TABLE av_dim, av_queries;
 DROP PROCEDURE av_round;
 SELECT * FROM finish();
