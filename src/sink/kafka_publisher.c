@@ -42,9 +42,14 @@
  */
 #define PAUSE_NS		3000000
 
-/* The library looks every 10 ms for whether all is delivered before it commits; we look more often. */
+/*
+ * The records are given time to be delivered before the mark is sent: the coordinator
+ * refuses it while it adds their partitions to the transaction, and the library tries
+ * again after retry.backoff.ms. (Nor need the commit wait for them then: the library
+ * would look every 10 ms.)
+ */
 #define DELIVERY_NS		500000
-#define DELIVERY_LOOKS	20
+#define DELIVERY_LOOKS	40
 
 /* stop() gives the thread so long to come back from the library. */
 #define STOP_WAIT_MS	400
@@ -383,9 +388,9 @@ run_transaction(SxKafkaPublisher *self)
 	}
 	if (ok && SX_CRASH_POINT_FAILS("produced"))
 		ok = fail_with(self, RD_KAFKA_RESP_ERR__RETRY, "crash point \"produced\"");
-	ok = ok && !within && send_mark(self, end);
 	for (int i = 0; ok && i < DELIVERY_LOOKS && rd_kafka_outq_len(self->producer) > 0; i++)
 		nanosleep(&(struct timespec) {.tv_nsec = DELIVERY_NS}, NULL);
+	ok = ok && !within && send_mark(self, end);
 	if (ok && SX_CRASH_POINT_FAILS("marked"))
 		ok = fail_with(self, RD_KAFKA_RESP_ERR__RETRY, "crash point \"marked\"");
 	ok = ok && commit(self);
