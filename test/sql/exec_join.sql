@@ -73,6 +73,7 @@ SELECT is_empty(format('(TABLE %1$I EXCEPT ALL TABLE streamx_query.%1$I) UNION A
 	FROM ej_runs ORDER BY name;
 SELECT is((last_progress(name) #>> '{stateOperators,0,numRowsTotal}')::int, rows_left, name || ': only the rows after the watermark are kept')
 	FROM ej_runs WHERE rows_left IS NOT NULL ORDER BY name;
+SELECT is_empty(format('SELECT kind, key, detail FROM streamx.verify(%L)', name), name || ': verify finds nothing') FROM ej_runs ORDER BY name;
 SELECT is_empty($$SELECT * FROM streamx.conservation WHERE query LIKE 'ej\_%' AND NOT balanced$$, 'every row is accounted for');
 SELECT isnt((SELECT count(*) FROM ej_left_table WHERE rk IS NULL), 0::bigint, 'there were rows without a match');
 
