@@ -91,5 +91,9 @@ sx_plan_set_clock(SxPlan *plan)
 
 	for (int i = 0; i < plan->nstages; i++)
 		plan->stages[i].segment = (Query *) set_clock((Node *) plan->stages[i].segment, &function);
+	for (int i = 0; i < plan->noperators; i++)
+		if (plan->operators[i]->join != NULL)
+			plan->operators[i]->join->condition =
+				(List *) set_clock((Node *) plan->operators[i]->join->condition, &function);
 	plan->touched = (Query *) set_clock((Node *) plan->touched, &function);
 }

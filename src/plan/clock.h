@@ -8,7 +8,7 @@
 #include "plan/plan.h"
 
 /*
- * now(), current_timestamp and their like in the plan's segments ask for the batch's
+ * now(), current_timestamp and their like in the plan's segments and joins ask for the batch's
  * time: in a worker that is its transaction's anyway, in a session it need not be.
  * What functions of users ask for is not changed.
  */

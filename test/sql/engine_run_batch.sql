@@ -206,6 +206,23 @@ SELECT is((SELECT (input_rows, next_watermark)::text FROM run_batch('rb_i')), '(
 SELECT is((run_batch('rb_i')).output_rows, 1::bigint, 'and the window is closed');
 ROLLBACK;
 
+-- the clock of a join's condition; its state goes back with a savepoint
+BEGIN;
+SELECT create_stream('rb_a', 'k int, ts timestamptz, WATERMARK FOR ts AS ts'), create_stream('rb_b', 'k int, ts timestamptz, WATERMARK FOR ts AS ts');
+SELECT create_query('rb_j', $$ SELECT a.k, b.ts FROM rb_a a JOIN rb_b b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + interval '1 hour'
+	AND greatest(a.ts, b.ts) < now() + a.k * interval '0 s' $$, sink => 'rb_j', options => '{"max_future_skew": "off"}');
+SELECT advance_time('rb_j', at('10:00'));
+INSERT INTO rb_a VALUES (1, at('05:00')), (2, at('05:00'));
+SELECT is((SELECT (input_rows, output_rows)::text FROM run_batch('rb_j')), '(2,0)', 'one side of a join');
+SAVEPOINT a;
+INSERT INTO rb_b VALUES (1, at('06:00')), (2, at('12:00'));
+SELECT is((SELECT (input_rows, output_rows)::text FROM run_batch('rb_j')), '(2,1)', 'the other side, of which one row is of the future');
+ROLLBACK TO a;
+SELECT advance_time('rb_j', at('13:00'));
+INSERT INTO rb_b VALUES (1, at('06:00')), (2, at('12:00'));
+SELECT is((SELECT (input_rows, output_rows)::text FROM run_batch('rb_j')), '(2,2)', 'and now of the past');
+ROLLBACK;
+
 -- errors are the session's, and leave the query as it was
 SELECT create_query('rb_e', 'SELECT k, 100 / k AS part FROM rb WHERE ts >= ''2024-03-01Z''', sink => 'rb_e');
 SELECT create_query('rb_q', 'SELECT k, 100 / k AS part FROM rb WHERE ts >= ''2024-03-01Z''', sink => 'rb_q', options => '{"on_error": "quarantine"}');
