@@ -61,7 +61,7 @@ test/harness/kafkatool: test/harness/kafkatool.c
 # Extensions that only tests load.
 .PHONY: test-modules
 test-modules: test/harness/kafkatool
-	for module in streamx_state_test streamx_memory_test streamx_kafka_test streamx_format_test; do \
+	for module in streamx_state_test streamx_memory_test streamx_kafka_test streamx_format_test streamx_handler_test; do \
 		$(MAKE) -C test/modules/$$module install \
 			PG_CONFIG='$(PG_CONFIG)' PG_CFLAGS='$(PG_CFLAGS)' SX_CPPFLAGS='$(SX_CPPFLAGS)' || exit 1; \
 	done

@@ -63,14 +63,14 @@ sx_batch_watermark_begin(SxEngine *engine, SxPosition *position, TimestampTz now
 	position->next_watermark = evicts_by(engine, position, now);
 }
 
-/* Is a no-data batch due after position?  Operators must see that it moved. */
+/* Is a no-data batch due after position?  Operators must see that it moved; timers that time passed. */
 bool
 sx_batch_watermark_owes(SxEngine *engine, const SxPosition *position, TimestampTz now)
 {
-	return engine->plan->wants_no_data &&
-		engine->query->options.no_data_batches &&
-		position->batch_id >= 0 &&
-		evicts_by(engine, position, now) > position->watermark;
+	if (!engine->query->options.no_data_batches || position->batch_id < 0)
+		return false;
+	return (engine->plan->wants_no_data && evicts_by(engine, position, now) > position->watermark) ||
+		sx_exec_next_time(engine->exec) <= now;
 }
 
 /* D13: event times after it don't count for the watermark. */

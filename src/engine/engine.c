@@ -321,6 +321,7 @@ sx_engine_next_time(SxEngine *engine)
 													engine->at->offsets[i]));
 		}
 		next = Min(next, sx_batch_watermark_idle_time(engine));
+		next = Min(next, sx_exec_next_time(engine->exec));
 	}
 	return Min(next, sx_publish_next_time(engine));
 }

@@ -58,6 +58,8 @@ sx_operator_routine(SxOperatorKind kind)
 			return &sx_dedup_routine;
 		case SX_OPERATOR_JOIN:
 			return &sx_join_routine;
+		case SX_OPERATOR_TRANSFORM:
+			return &sx_transform_routine;
 		case SX_OPERATOR_LIMIT:
 			return &sx_limit_routine;
 	}
@@ -395,17 +397,35 @@ sx_exec_run(SxExec *exec, SxExecBatch *batch, SxResult *result)
 		share_memory(&run);
 }
 
+TimestampTz
+sx_exec_next_time(SxExec *exec)
+{
+	TimestampTz next = DT_NOEND;
+
+	for (int i = 0; exec != NULL && i < exec->plan->noperators; i++)
+	{
+		SxOperator *op = exec->operators[i];
+
+		if (op->routine->next_time != NULL)
+			next = Min(next, op->routine->next_time(op));
+	}
+	return next;
+}
+
 /* Everything of a batch lies in its memory context but the markers' cells. */
 void
 sx_exec_abort(SxExec *exec)
 {
 	sx_markers_end();
+	for (int i = 0; i < exec->plan->noperators; i++)
+		if (exec->operators[i]->routine->abort != NULL)
+			exec->operators[i]->routine->abort(exec->operators[i]);
 }
 
 void
 sx_exec_close(SxExec *exec)
 {
-	sx_markers_end();
+	sx_exec_abort(exec);		/* it may be in the middle of a batch */
 }
 
 static QueryEnvironment *

@@ -62,6 +62,9 @@ extern int sx_exec_books(const SxPlan *plan, const SxBatchSources *sources,
 						 const SxOperatorProgress *operators, const SxStageRows *stages,
 						 SxFlowNode **nodes);
 
+/* When an operator wants a batch though no rows come (timers); DT_NOEND: never. exec may be NULL. */
+extern TimestampTz sx_exec_next_time(SxExec *exec);
+
 /* After a failed batch, outside its transaction. Cannot fail. */
 extern void sx_exec_abort(SxExec *exec);
 

@@ -77,6 +77,12 @@ typedef struct SxOperatorRoutine
 	bool		(*receive) (SxOperator *op, int input, TupleTableSlot *slot);
 	void		(*finish) (SxOperator *op);
 
+	/* Optional. When a batch is wanted though no rows come; DT_NOEND: never. */
+	TimestampTz (*next_time) (SxOperator *op);
+
+	/* Optional. The batch failed; cannot fail. */
+	void		(*abort) (SxOperator *op);
+
 	/* Appends lines (char *) that say what is kept and when it goes. */
 	List	   *(*explain) (const SxPlan *plan, const SxPlanOperator *op, List *lines);
 
@@ -96,6 +102,7 @@ extern const SxOperatorRoutine sx_aggregate_routine;
 extern const SxOperatorRoutine sx_dedup_routine;
 extern const SxOperatorRoutine sx_join_routine;
 extern const SxOperatorRoutine sx_limit_routine;
+extern const SxOperatorRoutine sx_transform_routine;
 
 extern const SxOperatorRoutine *sx_operator_routine(SxOperatorKind kind);
 

@@ -131,6 +131,7 @@ check_chain(SxCut *cut)
 						 errmsg("%s over an aggregation is not supported in output mode \"update\"",
 								((SxPlanOperator *) lfirst(cell))->kind == SX_OPERATOR_DEDUP ? "DISTINCT" :
 								((SxPlanOperator *) lfirst(cell))->kind == SX_OPERATOR_JOIN ? "a join of streams" :
+								((SxPlanOperator *) lfirst(cell))->kind == SX_OPERATOR_TRANSFORM ? "a handler with state" :
 								"an aggregation"),
 						 errdetail("A changed result of the inner one would be counted again by the outer one."),
 						 errhint("Use output mode \"append\".")));
@@ -158,7 +159,12 @@ sx_cut_query(SxCut *cut, Query *query)
 		if (!sx_flows(cut, (Node *) query))
 			return;
 	}
-	if (sx_joins_streams(cut, query))
+	if (sx_has_transform(query))
+	{
+		if (sx_has_aggregation(query) || query->distinctClause != NIL)
+			sx_isolate_from(query);
+	}
+	else if (sx_joins_streams(cut, query))
 	{
 		if (sx_has_aggregation(query) || query->distinctClause != NIL)
 			sx_isolate_from(query);
@@ -183,6 +189,8 @@ sx_cut_query(SxCut *cut, Query *query)
 		check_chain(cut);
 		sx_cut_aggregate(cut, query);
 	}
+	else if (sx_has_transform(query))
+		sx_cut_transform(cut, query);
 	else
 		sx_cut_subqueries(cut, query);
 	sx_law_check(cut, query);

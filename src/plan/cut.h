@@ -38,6 +38,12 @@ extern void sx_cut_limit(SxCut *cut, Query *query);
 /* cut_join.c: joins of streams. */
 extern bool sx_joins_streams(SxCut *cut, Query *query);
 extern void sx_cut_join(SxCut *cut, Query *query);
+
+/* cut_transform.c: handlers with state. */
+extern bool sx_has_transform(const Query *query);
+extern void sx_cut_transform(SxCut *cut, Query *query);
+/* If the node is a call that nobody took out. */
+extern void sx_refuse_transform(const Node *node);
 extern SxPlanOperator *sx_cut_new_operator(SxCut *cut, SxOperatorKind kind, const char *spark_name);
 /* The segment of an operator with one input, or of the result (op is NULL). */
 extern void sx_cut_add_stage(SxCut *cut, Query *segment, SxPlanOperator *op);

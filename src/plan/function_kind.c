@@ -34,6 +34,12 @@ static const struct
 	{"sx_api_watermark_observe", NULL, SX_FUNCTION_OBSERVE},
 	{"sx_api_unsupported_marker", "session", SX_FUNCTION_SESSION},
 	{"sx_api_unsupported_marker", "within_watermark", SX_FUNCTION_WITHIN_WATERMARK},
+	{"sx_api_transform", "transform_with_state", SX_FUNCTION_TRANSFORM},
+	{"sx_api_transform", "map_groups_with_state", SX_FUNCTION_MAP_GROUPS},
+	{"sx_api_transform", "flat_map_groups_with_state", SX_FUNCTION_FLAT_MAP_GROUPS},
+	{"sx_api_state_variable", "value_state", SX_FUNCTION_VALUE_STATE},
+	{"sx_api_state_variable", "list_state", SX_FUNCTION_LIST_STATE},
+	{"sx_api_state_variable", "map_state", SX_FUNCTION_MAP_STATE},
 };
 
 SxFunctionKind

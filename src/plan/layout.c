@@ -10,6 +10,8 @@
  *	 key 1 timestamp with time zone window
  *	 key 2 text collation "default"
  *	 aggregate 1 count() transition bigint
+ *	 handler event time, output mode append
+ *	 variable seen map text to bigint with ttl
  *
  * Names of columns, filters and window sizes are not part of it: they may change
  * (operations 6). But panes are pieces of certain windows, so where they are kept
@@ -39,6 +41,7 @@
 #include "utils/regproc.h"
 
 #include "plan/cut.h"
+#include "plan/transform_layout.h"
 
 static void
 print_key(StringInfo text, SxPlanOperator *op, int index)
@@ -132,6 +135,8 @@ sx_layout_print(const SxCut *cut)
 			appendStringInfoString(&text, "expiry by first row\n");
 		if (op->join != NULL)
 			print_join(&text, op->join);
+		if (op->transform != NULL)
+			sx_transform_print_layout(op, cut->mode, &text);
 		for (int i = 0; i < op->naggregates; i++)
 			print_aggregate(&text, &op->aggregates[i], i);
 	}

@@ -4,7 +4,7 @@
  *
  * Layouts are compared operator by operator, line by line.  Lines that say
  * "variable <name> ..." are a handler's: they come and go, in any order, and are
- * compared by name; a row type may have got more columns at its end.
+ * compared by name; a row type may have got more columns at its end, or lost some.
  */
 #include "postgres.h"
 
@@ -152,18 +152,54 @@ line_difference(const char *was_text, const char *is_text, const SxPlanOperator 
 					line_subject(&is, op), was.value, is.value);
 }
 
-/* A row type may have got more columns at its end: the values that are there lack them. */
-static bool
-only_more_columns(const char *was, const char *is)
+/* Past the columns that follow, or past one of them: to "," or ")" outside of what it nests. */
+static const char *
+skip_columns(const char *at, bool one)
 {
-	size_t		end = strlen(was);
-	size_t		common = 0;
+	int			depth = 0;
+	bool		quoted = false;
 
-	while (was[common] != '\0' && was[common] == is[common])
-		common++;
-	return common < end && was[common] == ')' && is[common] == ',' &&
-		strcmp(was + common, is + strlen(is) - (end - common)) == 0 &&
-		strchr(was + common, '(') == NULL;
+	for (; *at != '\0'; at++)
+	{
+		if (*at == '"')
+			quoted = !quoted;
+		else if (quoted)
+			continue;
+		else if (depth == 0 && (*at == ')' || (one && *at == ',')))
+			break;
+		else if (*at == '(')
+			depth++;
+		else if (*at == ')')
+			depth--;
+	}
+	return at;
+}
+
+/*
+ * A row type may have got more columns at its end, which the values that are there
+ * lack, and may have lost some ("-"), which these still have.
+ */
+static bool
+row_types_fit(const char *was, const char *is)
+{
+	while (*was != '\0' && *is != '\0')
+	{
+		if (*was == *is)
+		{
+			was++;
+			is++;
+		}
+		else if (*is == '-')
+		{
+			is++;
+			was = skip_columns(was, true);
+		}
+		else if (*was == ')' && *is == ',')
+			is = skip_columns(is, false);
+		else
+			return false;
+	}
+	return *was == *is;
 }
 
 /* Each is "<name> <what it is>", and a name has no blank. */
@@ -183,7 +219,7 @@ variables_difference(List *was, List *is)
 			const char *new = lfirst(other);
 
 			if (strcspn(new, " ") != length || strncmp(old, new, length) != 0 ||
-				strcmp(old, new) == 0 || only_more_columns(old, new))
+				strcmp(old, new) == 0 || row_types_fit(old, new))
 				continue;
 			return psprintf("Variable %s was %s when the checkpoint was written and is %s now.",
 							pnstrdup(old, length), old + length + 1, new + length + 1);
@@ -210,6 +246,14 @@ lines_difference(const OperatorLines *was, const OperatorLines *is, const SxPlan
 			return line_difference(was_line, is_line, op);
 	}
 	return variables_difference(was->variables, is->variables);
+}
+
+char *
+sx_layout_lines_difference(const char *was, const char *is)
+{
+	List	   *operators = read_operators(psprintf("layout\noperator 0 handler\n%soperator 1 handler\n%s", was, is));
+
+	return lines_difference(linitial(operators), lsecond(operators), NULL);
 }
 
 static char *

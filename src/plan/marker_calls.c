@@ -106,6 +106,7 @@ left_over_walker(Node *node, void *context)
 				(errcode(ERRCODE_SX_NOT_STREAMABLE),
 				 errmsg("within_watermark() outside DISTINCT ON"),
 				 errhint("Write SELECT DISTINCT ON (within_watermark(a, b)) a, b, c FROM ...")));
+	sx_refuse_transform(node);
 	if (IsA(node, Query))
 		return query_tree_walker((Query *) node, left_over_walker, context, 0);
 	return expression_tree_walker(node, left_over_walker, context);

@@ -177,7 +177,8 @@ summarize(SxPlan *plan, SxCut *cut)
 		SxPlanOperator *op = lfirst(cell);
 
 		plan->stateful = true;
-		if (op->kind == SX_OPERATOR_LIMIT)
+		if (op->kind == SX_OPERATOR_LIMIT ||
+			(op->transform != NULL && op->transform->groups && op->transform->time_mode == SX_TIME_MODE_NONE))
 			continue;
 		if (op->kind == SX_OPERATOR_JOIN && op->join->sides[0].expiry == 0 &&
 			op->join->sides[1].expiry == 0)

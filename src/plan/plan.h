@@ -21,6 +21,7 @@
 #include "nodes/parsenodes.h"
 #include "nodes/primnodes.h"
 
+#include "plan/transform.h"
 #include "registry/query.h"
 #include "time/window.h"
 
@@ -31,6 +32,7 @@ typedef enum SxOperatorKind
 	SX_OPERATOR_AGGREGATE,
 	SX_OPERATOR_DEDUP,
 	SX_OPERATOR_JOIN,
+	SX_OPERATOR_TRANSFORM,
 	SX_OPERATOR_LIMIT
 } SxOperatorKind;
 
@@ -145,6 +147,9 @@ typedef struct SxPlanOperator
 	/* join: output is the left row, then (not semi, anti) the right one */
 	SxPlanJoin *join;
 
+	/* transform: output is the key, then the handler's columns; event_input as for dedup */
+	SxPlanTransform *transform; /* NULL: another kind */
+
 	/* limit */
 	int64		limit;
 } SxPlanOperator;
@@ -226,6 +231,9 @@ extern void sx_layout_check(const char *query_name, const char *was, const SxPla
 
 /* The first thing of one operator that differs, as a sentence; NULL: its state fits. */
 extern char *sx_layout_difference(const char *was, const SxPlan *plan, int operator_id);
+
+/* The same of the lines of a handler (transform_layout.h). */
+extern char *sx_layout_lines_difference(const char *was, const char *is);
 
 /* Ids of the operators in a layout, and the name of one. */
 extern List *sx_layout_operators(const char *layout);

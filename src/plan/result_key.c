@@ -27,6 +27,13 @@
 #include "plan/cut.h"
 #include "plan/function_kind.h"
 
+/* Does it give one row for each of its keys, at most, in a batch? */
+static bool
+has_result_key(const SxPlanOperator *op)
+{
+	return op->kind == SX_OPERATOR_AGGREGATE || (op->transform != NULL && op->transform->single);
+}
+
 /*
  * The key column of the operator that an expression of the result shows,
  * verbatim or through lower(w), upper(w), window_time(w); -1 if none.
@@ -66,7 +73,7 @@ key_of_expression(SxCut *cut, Query *query, Node *expr, SxPlanOperator **op)
 		return entry ? key_of_expression(cut, rte->subquery, (Node *) entry->expr, op) : -1;
 	}
 	*op = sx_operator_of_rte(cut, rte);
-	if (*op == NULL || (*op)->kind != SX_OPERATOR_AGGREGATE || var->varattno > (*op)->nkeys)
+	if (*op == NULL || !has_result_key(*op) || var->varattno > (*op)->nkeys)
 		return -1;
 	return var->varattno - 1;
 }
@@ -298,7 +305,7 @@ sx_result_key_find(SxPlan *plan, SxCut *cut, Query *result)
 		result->setOperations != NULL)
 		return;
 	op = linitial(cut->operators);
-	if (op->kind != SX_OPERATOR_AGGREGATE)
+	if (!has_result_key(op))
 		return;
 	op_keys = palloc0(sizeof(int) * (op->nkeys + 1));
 	plan->keys = palloc0(sizeof(AttrNumber) * (op->nkeys + 1));

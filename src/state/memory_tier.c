@@ -882,6 +882,42 @@ visit_bucket(SxTier *tier, SxBucket *bucket, SxStateVisit visit, void *arg)
 	return true;
 }
 
+/* A bucket's children are no earlier: below a live one there is nothing to find. */
+int64
+sx_tier_earliest(SxTierOperator *op)
+{
+	int64		earliest = SX_STATE_NEVER;
+	int			allocated = 64;
+	int			depth = 0;
+	pairingheap_node **stack;
+
+	if (pairingheap_is_empty(&op->heap))
+		return earliest;
+	stack = palloc(allocated * sizeof(*stack));
+	stack[depth++] = pairingheap_first(&op->heap);
+	while (depth > 0)
+	{
+		pairingheap_node *node = stack[--depth];
+		SxBucket   *bucket = pairingheap_container(SxBucket, node, node);
+
+		if (depth + 2 > allocated)
+		{
+			allocated *= 2;
+			stack = repalloc_huge(stack, allocated * sizeof(*stack));
+		}
+		if (node->next_sibling != NULL)
+			stack[depth++] = node->next_sibling;
+		if (bucket->expiry >= earliest)
+			continue;
+		if (bucket->live > 0)
+			earliest = bucket->expiry;
+		else if (node->first_child != NULL)
+			stack[depth++] = node->first_child;
+	}
+	pfree(stack);
+	return earliest;
+}
+
 /*
  * Walks the part of the heap that is not later than max_expiry: below a later
  * bucket there are only later ones.

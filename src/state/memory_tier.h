@@ -181,6 +181,9 @@ extern void sx_tier_abort(SxTier *tier);
 extern bool sx_tier_scan(SxTier *tier, SxTierOperator *op, int64 max_expiry,
 						 SxStateVisit visit, void *arg);
 
+/* The earliest expiry of a live entry in memory; SX_STATE_NEVER: there is none. */
+extern int64 sx_tier_earliest(SxTierOperator *op);
+
 extern Size sx_tier_bytes(const SxTier *tier);	/* entries and tables */
 extern Size sx_tier_filter_bytes(const SxTier *tier);
 extern Size sx_tier_pending_bytes(const SxTier *tier);

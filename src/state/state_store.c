@@ -498,6 +498,37 @@ sx_state_scan_groups(SxState *state, uint16 id, int first, int last, int64 max_e
 		scan_cold(state, &scan, first, last, max_expiry);
 }
 
+static bool
+visit_earliest(void *arg, const SxStateKey *key, const SxStateValue *value)
+{
+	int64	   *earliest = arg;
+
+	*earliest = Min(*earliest, key->expiry);
+	return true;
+}
+
+/* Ranges that were counted say where to look in the store. */
+int64
+sx_state_earliest(SxState *state, uint16 id)
+{
+	SxTierOperator *op = sx_tier_operator(&state->tier, id);
+	int64		earliest = sx_tier_earliest(op);
+
+	for (int i = 0; state->store_in_use && i < op->cold.nranges; i++)
+	{
+		const SxColdRange *range = &op->cold.ranges[i];
+		int64		found = SX_STATE_NEVER;
+		ColdScan	scan = {state, op, visit_earliest, &found, range->low};
+
+		if (range->low >= earliest)
+			break;
+		scan_cold(state, &scan, 0, SX_KEY_GROUPS - 1, range->high);
+		if (found != SX_STATE_NEVER)
+			return Min(found, earliest);
+	}
+	return earliest;
+}
+
 int64
 sx_state_count_cold(SxState *state, SxTierOperator *op, int64 low, int64 watermark)
 {

@@ -110,6 +110,9 @@ extern int64 sx_state_expire(SxState *state, uint16 op, int64 watermark);
 
 extern int64 sx_state_rows(SxState *state, uint16 op);
 
+/* The earliest expiry that an entry of the operator has; SX_STATE_NEVER. */
+extern int64 sx_state_earliest(SxState *state, uint16 op);
+
 /* Does only the store hold some of the operator's keys?  Then ask for many at once. */
 extern bool sx_state_is_cold(SxState *state, uint16 op);
 

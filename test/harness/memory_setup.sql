@@ -53,6 +53,33 @@ BEGIN
 	INSERT INTO seen SELECT batch_id, count(*) FROM batch;
 END $$;
 SELECT create_query('each', 'SELECT k, count(*) FROM s GROUP BY k', output_mode => 'update', foreach_batch => 'each(bigint)');
+CREATE TYPE handled AS (n bigint, ks int[], m text, at timestamptz);
+CREATE FUNCTION handle(key text, rows s[], timer timestamptz) RETURNS SETOF handled LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM state_put('n', coalesce(state_get('n', NULL::bigint), 0) + cardinality(rows)), state_map_put('m', coalesce(r.n, 0), r.t), state_list_append('ks', r.k), timer_set(r.ts + interval '5 seconds')
+	FROM unnest(rows[:20]) r;
+	BEGIN
+		PERFORM state_clear('m'), state_list_put('ks', '{1,2}'), timer_set('2026-01-01 00:00Z'), 1 / state_list_length('ks') - 1;
+		PERFORM 1 / 0;
+	EXCEPTION WHEN division_by_zero THEN NULL;
+	END;
+	PERFORM state_map_remove('m', x) FROM unnest((state_map_keys('m', NULL::numeric))[3:]) x;
+	IF timer IS NOT NULL THEN
+		PERFORM state_clear('ks');
+	END IF;
+	RETURN NEXT (state_get('n', NULL::bigint), state_list_get('ks', NULL::int), state_map_values('m', NULL::text)::text, timer)::handled;
+END $$;
+SELECT create_query('handled_' || store, $$SELECT h.n, h.ks, h.m, h.at FROM s CROSS JOIN LATERAL transform_with_state('handle', t, s, NULL::handled, time_mode => 'event',
+	state => ARRAY[value_state('n', NULL::bigint), map_state('m', NULL::numeric, NULL::text), list_state('ks', NULL::int)]) h$$, sink => 'handled_' || store,
+	options => jsonb_build_object('state_store', store, 'state_memory', '1MB')) FROM unnest('{rocksdb,table}'::text[]) store;
+CREATE FUNCTION handle_time(key int, rows int[], timer timestamptz) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	IF timer IS NULL THEN
+		PERFORM state_put('state', cardinality(rows)), timeout_set(interval '1 millisecond');
+	END IF;
+	RETURN state_get('state', NULL::int);
+END $$;
+SELECT create_query('timed_out', $$SELECT k % 10 AS k, h.rows FROM s, map_groups_with_state('handle_time', k % 10, k, NULL::int, state => NULL::int, timeout => 'processing') h(rows)$$, sink => 'timed_out', output_mode => 'update');
 SELECT create_query('bad', 'SELECT 1 / k AS one FROM s WHERE k < 5', sink => 'bad', options => '{"on_error": "quarantine"}');
 SELECT create_query('fails', 'SELECT 1 / k AS one FROM s WHERE k < 5', sink => 'fails');
 SELECT start_query(name) FROM streamx.queries;

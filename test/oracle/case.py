@@ -25,7 +25,17 @@ class Case:
         self.steps = data["steps"]
         self.error = data.get("error")
         self.rules = []
+        self.handler = None
+        if self.query is None:
+            self.read_handler()
         self.apply_deviation()
+
+    def read_handler(self):
+        """Cases of state handlers have no query: handlers/<name>.sql makes the handler that `pseudo` describes, and has it."""
+        path = os.path.join(HERE, "handlers", self.name + ".sql")
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as f:
+                self.handler, self.query = f.read().split("-- query\n")
 
     def apply_deviation(self):
         """Our own expected rows (spec deviations), if the case has some: deviations/<name>.json."""

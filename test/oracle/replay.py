@@ -11,6 +11,8 @@ import values
 # A refusal that tells the user that the query cannot run, as opposed to a crash or a missing function.
 REFUSALS = ("0A000", "SX005", "SX006", "42803", "42P20", "22023", "42601", "42804", "42P10", "0B000")
 NOT_BUILT = ("0A000", "SX006", "42883")
+# What Spark calls handlers with state that are written in Python.
+OPERATORS = {"transformWithStateInPySparkExec": "transformWithStateExec", "applyInPandasWithState": "flatMapGroupsWithState"}
 CONFS = {"multipleWatermarkPolicy": "multiple_watermark_policy", "noDataMicroBatches.enabled": "no_data_batches"}
 
 
@@ -57,6 +59,8 @@ class Replay:
             self.run("CREATE TABLE %s (%s)" % (table["name"], columns))
             self.insert(table["name"], table["columns"], table["rows"])
             self.run("ANALYZE %s" % table["name"])
+        if self.case.handler:
+            self.run(self.case.handler)
         self.run("CREATE TABLE seen_rows (batch bigint, row json)")
         self.run("CREATE TABLE seen_batches (batch bigint)")
         self.run("CREATE FUNCTION take(batch_id bigint) RETURNS void LANGUAGE plpgsql AS $f$ BEGIN "
@@ -237,7 +241,7 @@ class Replay:
         mode, columns = self.case.mode, self.case.columns
         operators = {o["operator"] for s in self.case.steps for o in s.get("state", [])}
         # of these each row comes once, in update mode too
-        only_added = operators <= {"dedupe", "dedupeWithinWatermark", "symmetricHashJoin"}
+        only_added = operators <= {"dedupe", "dedupeWithinWatermark", "symmetricHashJoin", *OPERATORS}
         if mode == "append" or (mode == "update" and only_added):
             self.table_rows += step["output"]
             return values.multiset(self.table_rows, columns)
@@ -258,6 +262,7 @@ class Replay:
 
     @staticmethod
     def compare_state(where, wanted, got, differ):
+        wanted = [{**s, "operator": OPERATORS.get(s["operator"], s["operator"])} for s in wanted]
         if [s["operator"] for s in wanted] != [s["operator"] for s in got]:
             return differ(where + "operators", [s["operator"] for s in wanted], [s["operator"] for s in got])
         for w, g in zip(wanted, got):

@@ -50,6 +50,22 @@ BEGIN
 	END LOOP;
 END $f$;
 
+CREATE TYPE handled AS (upto timestamptz, n bigint, sv bigint);
+CREATE FUNCTION handle(key int, rows s[], timer timestamptz) RETURNS SETOF handled LANGUAGE plpgsql AS $f$
+BEGIN
+	IF timer IS NOT NULL THEN
+		RETURN NEXT (timer, state_map_get('n', timer, NULL::bigint), state_map_get('sv', timer, NULL::bigint))::handled;
+		PERFORM state_map_remove('n', timer), state_map_remove('sv', timer), state_list_append('closed', timer);
+		IF state_list_length('closed') > 5 THEN
+			PERFORM state_list_put('closed', (state_list_get('closed', NULL::timestamptz))[4:]);
+		END IF;
+		RETURN;
+	END IF;
+	PERFORM state_map_put('n', w, coalesce(state_map_get('n', w, NULL::bigint), 0) + n),
+		state_map_put('sv', w, coalesce(state_map_get('sv', w, NULL::bigint), 0) + sv), timer_set(w)
+	FROM (SELECT upper(tumble(r.ts, '10 seconds')) AS w, count(*) AS n, sum(r.v)::bigint AS sv FROM unnest(rows) r GROUP BY 1) x;
+END $f$;
+
 -- the last record of a query: its snapshot and the watermark it evicted by
 CREATE VIEW upto AS
 SELECT DISTINCT ON (q.name) q.name, b.batch, b.watermark,
@@ -70,6 +86,12 @@ my %queries = (
 	updated => [
 		q{SELECT name, count(*) AS n, sum(v) AS sv, max(ts) AS last FROM s GROUP BY name}, 'update',
 		q{SELECT name, count(*) AS n, sum(v) AS sv, max(ts) AS last FROM below('updated') GROUP BY name} ],
+	# what appended does, by a map of windows and a timer for each
+	handled => [
+		q{SELECT s.k, r.upto, r.n, r.sv FROM s CROSS JOIN LATERAL transform_with_state('handle', s.k, s, NULL::handled, time_mode => 'event',
+		  state => ARRAY[map_state('n', NULL::timestamptz, NULL::bigint), map_state('sv', NULL::timestamptz, NULL::bigint), list_state('closed', NULL::timestamptz)]) r}, 'append',
+		q{SELECT k, w AS upto, count(*) AS n, sum(v)::bigint AS sv FROM (SELECT k, v, upper(tumble(ts, '10 seconds')) AS w FROM below('handled')) x
+		  WHERE w <= (SELECT watermark FROM upto WHERE name = 'handled') GROUP BY w, k} ],
 	copied => [
 		q{SELECT k, v, ts FROM s WHERE v % 2 = 0}, 'append',
 		q{SELECT k, v, ts FROM below('copied') WHERE v % 2 = 0} ],
@@ -144,7 +166,7 @@ sub differences
 {
 	my ($node, $name) = @_;
 	my $wanted = $queries{$name}[2];
-	my $columns = { appended => 'w, k, n, sv', updated => 'name, n, sv, last', copied => 'k, v, ts', joined => 'k, v, ts, bv' }->{$name};
+	my $columns = { appended => 'w, k, n, sv', updated => 'name, n, sv, last', copied => 'k, v, ts', joined => 'k, v, ts, bv', handled => 'k, upto, n, sv' }->{$name};
 	my $sql = qq{
 		WITH want AS MATERIALIZED ($wanted), have AS MATERIALIZED (SELECT $columns FROM ${name}_sink),
 		lost AS (SELECT * FROM want EXCEPT ALL SELECT * FROM have),
