@@ -40,9 +40,11 @@ typedef struct ModelEntry
 	bool		live;
 	uint32		seed;			/* of the value's bytes */
 	uint32		len;
+	uint64		digest;			/* of the key and the value's bytes */
 	bool		old_live;		/* as committed */
 	uint32		old_seed;
 	uint32		old_len;
+	uint64		old_digest;
 } ModelEntry;
 
 /* What the state was after a batch: the sum of the hashes of all keys with their values. */
@@ -328,8 +330,7 @@ note_digest(Test *test, int64 batch)
 	hash_seq_init(&status, test->model);
 	while ((entry = hash_seq_search(&status)) != NULL)
 		if (entry->live)
-			digest->sums[entry->key.op] +=
-				digest_of(&entry->key, value_bytes(test, entry->seed, entry->len), entry->len);
+			digest->sums[entry->key.op] += entry->digest;
 }
 
 typedef struct ReadCheck
@@ -452,6 +453,7 @@ step_put(Test *test)
 		entry->seed = draw(test, 1000000);
 		entry->len = random_len(test);
 		sx_state_put(test->state, &key, value_bytes(test, entry->seed, entry->len), entry->len);
+		entry->digest = digest_of(&model, test->bytes.data, entry->len);
 	}
 }
 
@@ -553,12 +555,14 @@ settle_model(Test *test, bool commit)
 			entry->old_live = entry->live;
 			entry->old_seed = entry->seed;
 			entry->old_len = entry->len;
+			entry->old_digest = entry->digest;
 		}
 		else
 		{
 			entry->live = entry->old_live;
 			entry->seed = entry->old_seed;
 			entry->len = entry->old_len;
+			entry->digest = entry->old_digest;
 		}
 		if (!entry->live && !entry->old_live)
 			hash_search(test->model, &entry->key, HASH_REMOVE, NULL);
