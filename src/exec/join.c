@@ -737,4 +737,7 @@ const SxOperatorRoutine sx_join_routine = {
 	.receive = join_receive,
 	.finish = join_finish,
 	.explain = join_explain,
+	.stores = sx_join_stores,
+	.show_open = sx_join_show_open,
+	.show = sx_join_show,
 };

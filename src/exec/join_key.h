@@ -81,4 +81,12 @@ extern bool sx_join_value_matched(const SxStateValue *value);
 extern SxJoinRow *sx_join_row_decode(SxJoinKeys *keys, int side, const SxStateValue *value);
 extern void sx_join_row_free(SxJoinKeys *keys);
 
+/* join_view.c: as SxOperatorRoutine.stores, show_open and show. */
+struct SxNamedStore;
+struct SxStateShow;
+extern const struct SxNamedStore *sx_join_stores(const SxPlanOperator *plan);
+extern void sx_join_show_open(struct SxStateShow *show);
+extern void sx_join_show(struct SxStateShow *show, const SxStateKey *key,
+						 const SxStateValue *value);
+
 #endif

@@ -26,6 +26,7 @@
 #include "parser/parse_relation.h"
 #include "parser/parsetree.h"
 #include "rewrite/rewriteManip.h"
+#include "utils/builtins.h"
 
 #include "base/compat.h"
 #include "base/errors.h"
@@ -428,6 +429,25 @@ add_input(SxCut *cut, SxPlanOperator *op, SxJoinSide *side)
 	sx_cut_add_input(cut, side->query, op, side->plan->row, keys);
 }
 
+/* For people: where a column is one of a table, its name. */
+static TupleDesc
+describe_row(const Query *query)
+{
+	TupleDesc	row = ExecTypeFromTL(query->targetList);
+	ListCell   *cell;
+
+	foreach(cell, query->targetList)
+	{
+		const TargetEntry *entry = lfirst_node(TargetEntry, cell);
+		const Var  *var = (const Var *) entry->expr;
+
+		if (IsA(var, Var) && var->varlevelsup == 0 && var->varattno > 0)
+			namestrcpy(&TupleDescAttr(row, entry->resno - 1)->attname,
+					   get_rte_attribute_name(rt_fetch(var->varno, query->rtable), var->varattno));
+	}
+	return row;
+}
+
 static Node *
 build(SxJoinLevel *level, SxJoinTree *tree)
 {
@@ -464,7 +484,7 @@ build(SxJoinLevel *level, SxJoinTree *tree)
 		foreach(cell, sx_vars_of_level((Node *) tree->conjuncts, sides[s].varnos))
 			sx_join_column(&sides[s], lfirst(cell));
 		find_event(level->cut, op, &sides[s]);
-		sides[s].plan->row = ExecTypeFromTL(sides[s].query->targetList);
+		sides[s].plan->row = describe_row(sides[s].query);
 	}
 	check_final(sides, join);
 	join->condition = condition_over_rows(sides, tree->conjuncts);

@@ -89,6 +89,21 @@ SELECT results_eq($$ SELECT key, value FROM streamx.state('sr_limit') $$, $$ VAL
 SELECT results_eq($$ SELECT operator_id, operator, s.rows FROM streamx.state_metadata('sr_chain') m, LATERAL (SELECT count(*) AS rows FROM streamx.state('sr_chain', m.operator_id)) s ORDER BY 1 $$,
 	$$ VALUES (0, 'stateStoreSave', 1::bigint), (1, 'dedupe', 4::bigint) $$, 'operators by number');
 
+-- a join: a store per side
+CREATE FOREIGN TABLE sr_l (id int, what text, ts timestamptz OPTIONS (watermark '10 seconds')) SERVER streamx;
+CREATE FOREIGN TABLE sr_r (id int, price numeric, at timestamptz OPTIONS (watermark '10 seconds')) SERVER streamx;
+SELECT create_query('sr_join', 'SELECT l.id, l.what, r.price FROM sr_l l LEFT JOIN sr_r r ON l.id = r.id AND r.at BETWEEN l.ts AND l.ts + interval ''5 seconds''', 'sr_join', options => '{"max_future_skew": "off"}') \g /dev/null
+SELECT start_query('sr_join') \g /dev/null
+INSERT INTO sr_l VALUES (1, 'a', '2026-01-15 10:00:01+00'), (2, 'b', '2026-01-15 10:00:02+00'), (NULL, 'c', '2026-01-15 10:00:03+00');
+SELECT process_all_available('sr_join') \g /dev/null
+INSERT INTO sr_r VALUES (1, 1.50, '2026-01-15 10:00:03+00'), (3, 7, '2026-01-15 10:00:04+00');
+SELECT process_all_available('sr_join') \g /dev/null
+SELECT results_eq($$ SELECT key, value ->> 'what', (value ->> 'matched')::boolean FROM streamx.state('sr_join', store => 'left') ORDER BY 2 $$,
+	$$ VALUES ('{"id": 1}'::jsonb, 'a', true), ('{"id": 2}', 'b', false), ('{"id": null}', 'c', false) $$, 'rows of the left side');
+SELECT results_eq($$ SELECT key, value -> 'price' FROM streamx.state('sr_join', store => 'right') ORDER BY 1 $$,
+	$$ VALUES ('{"id": 1}'::jsonb, '1.50'::jsonb), ('{"id": 3}', '7') $$, 'and of the right one');
+SELECT results_eq($$ SELECT store FROM streamx.state_metadata('sr_join') $$, $$ VALUES ('left'), ('right') $$, 'both are in the metadata');
+
 -- what is not there
 SELECT throws_ok($$ SELECT * FROM streamx.state('sr_none') $$, '22023', 'the query keeps no state', 'a query without state says so');
 SELECT throws_ok($$ SELECT * FROM streamx.state('sr_table', 1) $$, '22023', 'the query has no stateful operator 1', 'an operator that is not there');
@@ -141,8 +156,8 @@ SELECT alter_query('sr_owned', query => 'SELECT k::bigint AS k, sr_who(*) AS who
 SELECT throws_ok($$ SELECT * FROM streamx.state('sr_owned') $$, 'SX001', NULL, 'a state of another definition is not guessed at');
 
 SELECT drop_query(name) FROM streamx.queries WHERE name LIKE 'sr\_%' \g /dev/null
-DROP FOREIGN TABLE sr, sr2, sr3;
-DROP TABLE sr_rocksdb, sr_table, sr_hop, sr_num, sr_float, sr_global, sr_dedup, sr_within, sr_limit, sr_chain, sr_none, sr_owned, sr_owned2;
+DROP FOREIGN TABLE sr, sr2, sr3, sr_l, sr_r;
+DROP TABLE sr_rocksdb, sr_table, sr_hop, sr_num, sr_float, sr_global, sr_dedup, sr_within, sr_limit, sr_chain, sr_none, sr_join, sr_owned, sr_owned2;
 DROP AGGREGATE sr_who(*);
 DROP FUNCTION sr_final(bigint);
 DROP PROCEDURE sr_step(text[]);
