@@ -158,6 +158,7 @@ my $select;
 sub end_pair
 {
 	my ($socket) = @_;
+	return unless defined fileno $socket;
 	my $other = delete $peer{ fileno $socket } or return;
 	delete $peer{ fileno $other };
 	for my $it ($socket, $other)
