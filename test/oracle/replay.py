@@ -168,7 +168,7 @@ class Replay:
                           for o in p.get("stateOperators", [])]})
         if ids:
             self.seen = ids[-1]
-        lost = self.run("SELECT to_jsonb(c)::text FROM streamx.conservation c WHERE query = %s AND NOT balanced "
+        lost = self.run("SELECT to_jsonb(c)::text FROM streamx.conservation c WHERE query = %s AND balanced IS NOT TRUE "
                         "ORDER BY batch_id LIMIT 1", self.name)
         if lost:
             raise Failed("a batch does not balance: %s" % lost[0][0])

@@ -12,6 +12,11 @@ CREATE FOREIGN TABLE mc (id int, k int, v int, ts timestamptz OPTIONS (watermark
 CREATE FOREIGN TABLE mc_other (id int, k int, v int, ts timestamptz OPTIONS (watermark '10 seconds')) SERVER streamx;
 CREATE TABLE mc_dim (k int, name text);
 INSERT INTO mc_dim VALUES (1, 'a'), (1, 'b'), (2, 'c');
+CREATE FUNCTION mc_handler(key int, rows mc[], timer timestamptz) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM state_put('n', coalesce(state_get('n', NULL::bigint), 0) + cardinality(rows));
+	RETURN NEXT state_get('n', NULL::bigint);
+END $$;
 CREATE TABLE mc_queries (name text, query text, mode text DEFAULT 'append', options jsonb DEFAULT '{}');
 INSERT INTO mc_queries (name, query) VALUES
 	('mc_copy', 'SELECT id, v FROM mc'),
@@ -33,6 +38,7 @@ INSERT INTO mc_queries (name, query) VALUES
 	('mc_semi', 'SELECT id FROM mc a WHERE EXISTS (SELECT FROM mc_other b WHERE a.k = b.k AND a.ts = b.ts)'),
 	('mc_anti', 'SELECT id FROM mc a WHERE NOT EXISTS (SELECT FROM mc_other b WHERE a.k = b.k AND a.ts = b.ts)'),
 	('mc_join_count', 'SELECT tumble(a.ts, ''10 seconds'') AS w, count(*) FROM mc a JOIN mc_other b ON a.k = b.k AND a.ts = b.ts GROUP BY w'),
+	('mc_transform', 'SELECT x.k, r AS n FROM mc x CROSS JOIN LATERAL transform_with_state(''mc_handler'', x.k, x, NULL::bigint, state => ARRAY[value_state(''n'', NULL::bigint)]) AS r'),
 	('mc_distinct', 'SELECT DISTINCT k FROM mc'),
 	('mc_distinct_on', 'SELECT DISTINCT ON (k, ts) id, k, ts FROM mc'),
 	('mc_within', 'SELECT DISTINCT ON (within_watermark(k)) k, v FROM mc'),
@@ -108,7 +114,7 @@ SELECT is_empty($$SELECT * FROM streamx.conservation WHERE query = 'mc_guilty' A
 
 SELECT stop_query(name) FROM mc_queries \g /dev/null
 SELECT drop_query(name) FROM mc_queries \g /dev/null
-DROP FOREIGN TABLE mc, mc_other;
 DROP TABLE mc_dim, mc_group, mc_group_having, mc_total, mc_windows, mc_complete, mc_top, mc_guilty_group, mc_queries;
-DROP FUNCTION mc_sums;
+DROP FUNCTION mc_sums, mc_handler;
+DROP FOREIGN TABLE mc, mc_other;
 SELECT * FROM finish();
