@@ -31,7 +31,7 @@ COMMENT ON FUNCTION streamx.watermark_observe(timestamptz, integer) IS
 CREATE FUNCTION @extschema@.session(ts timestamptz, gap interval) RETURNS tstzrange
 	AS 'MODULE_PATHNAME', 'sx_api_unsupported_marker' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.session(timestamptz, interval) IS
-	'Session window of a continuous query; refused in this version.';
+	'Session window, in GROUP BY of a continuous query: rows of a group that are no farther apart than the gap, which can be an expression of the row, are one session.';
 
 CREATE FUNCTION @extschema@.within_watermark(VARIADIC "any") RETURNS jsonb
 	AS 'MODULE_PATHNAME', 'sx_api_unsupported_marker' LANGUAGE C IMMUTABLE PARALLEL SAFE;

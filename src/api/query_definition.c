@@ -230,6 +230,7 @@ prepare_sink(SxQuery *query, const SxPlan *plan)
 	config.keys = plan->keys;
 	config.keys_missing = plan->keys_missing;
 	config.keys_multiplied = plan->keys_multiplied;
+	config.retracts = plan->retracts;
 	GetUserIdAndSecContext(&saved.userid, &saved.sec_context);
 	SetUserIdAndSecContext(query->owner, saved.sec_context | SECURITY_LOCAL_USERID_CHANGE);
 	sx_sink_routine(query->sink_kind)->prepare(query, &config);

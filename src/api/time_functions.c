@@ -126,7 +126,7 @@ sx_api_watermark_observe(PG_FUNCTION_ARGS)
 	PG_RETURN_TIMESTAMPTZ(ts);
 }
 
-/* session, within_watermark: the names exist, so that a query that uses them is refused with a reason. */
+/* session, within_watermark: taken out of a continuous query by its operator; alone they mean nothing. */
 Datum
 sx_api_unsupported_marker(PG_FUNCTION_ARGS)
 {
@@ -134,5 +134,5 @@ sx_api_unsupported_marker(PG_FUNCTION_ARGS)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("this function means something only in a continuous query"),
 			 errdetail("Session windows and deduplication within the watermark have no meaning for a single row."),
-			 errhint("within_watermark() stands in DISTINCT ON of a query that create_query is given.")));
+			 errhint("session() stands in GROUP BY, within_watermark() in DISTINCT ON of a query that create_query is given.")));
 }

@@ -101,6 +101,7 @@ new_incarnation(SxEngine *engine)
 			.keys = engine->plan->keys,
 			.keys_missing = engine->plan->keys_missing,
 			.keys_multiplied = engine->plan->keys_multiplied,
+			.retracts = engine->plan->retracts,
 		};
 
 		engine->sink->routine->close(engine->sink);

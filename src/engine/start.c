@@ -330,6 +330,7 @@ open_sink(SxEngine *engine)
 		.keys = engine->plan->keys,
 		.keys_missing = engine->plan->keys_missing,
 		.keys_multiplied = engine->plan->keys_multiplied,
+		.retracts = engine->plan->retracts,
 	};
 
 	/* A muted one isn't touched at all: not even its mark is read. */

@@ -49,8 +49,8 @@ is_watermarked(const SxPlanOperator *plan, SxOutputMode mode)
 		mode != SX_OUTPUT_COMPLETE;
 }
 
-static SxChunk *
-make_chunk(const SxPlanOperator *plan)
+SxChunk *
+sx_aggregate_make_chunk(const SxPlanOperator *plan)
 {
 	SxChunk    *chunk = sx_chunk_make(plan->input);
 
@@ -67,6 +67,8 @@ make_chunk(const SxPlanOperator *plan)
 		if (agg->filter != 0)
 			sx_chunk_need(chunk, plan->input, agg->filter);
 	}
+	if (plan->gap_input != 0)
+		sx_chunk_need(chunk, plan->input, plan->gap_input);
 	return chunk;
 }
 
@@ -79,7 +81,7 @@ aggregate_open(const SxPlanOperator *plan)
 	if (plan->panes && !agg->key->bytewise)
 		elog(ERROR, "panes of keys that bytes do not decide");
 	agg->calls = sx_agg_calls_make(plan);
-	agg->first_chunk = make_chunk(plan);
+	agg->first_chunk = sx_aggregate_make_chunk(plan);
 	if (plan->key_time == SX_KEY_TIME_RANGE)
 		agg->range_type = lookup_type_cache(plan->keys[plan->time_key].type,
 											TYPECACHE_RANGE_INFO);
@@ -258,7 +260,7 @@ next_chunk(SxAggregate *agg)
 	if (agg->chunk->next == NULL)
 	{
 		oldcontext = MemoryContextSwitchTo(agg->batch_context);
-		agg->chunk->next = make_chunk(agg->base.plan);
+		agg->chunk->next = sx_aggregate_make_chunk(agg->base.plan);
 		agg->chunk->next->arena = agg->chunk->arena;
 		MemoryContextSwitchTo(oldcontext);
 	}
@@ -633,6 +635,8 @@ describe_time(const SxPlanOperator *plan)
 			return "upper bound";
 		case SX_KEY_TIME_WINDOW:
 			return "window end";
+		case SX_KEY_TIME_SESSION:
+			return "session end";
 		case SX_KEY_TIME_NONE:
 			break;
 	}
@@ -654,15 +658,25 @@ describe_value(const SxPlanAggregate *agg)
 	return agg->aggref->aggdistinct != NIL ? "set of arguments" : "list of arguments";
 }
 
-static List *
-aggregate_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines)
+/* What the operator does with a key column, if anything. */
+static const char *
+describe_key(const SxPlanOperator *op, int key)
+{
+	if (key != op->time_key)
+		return "";
+	if (op->key_time == SX_KEY_TIME_SESSION)
+		return op->gap > 0 ? " (sessions merged here)" : " (sessions merged here, a gap per row)";
+	if (op->key_time == SX_KEY_TIME_WINDOW)
+		return op->panes ? " (assigned here, kept as panes)" : " (assigned here)";
+	return "";
+}
+
+List *
+sx_aggregate_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines)
 {
 	for (int i = 0; i < op->nkeys; i++)
 		lines = lappend(lines, psprintf("  key %s: %s%s", op->keys[i].name,
-										format_type_be(op->keys[i].type),
-										i != op->time_key || op->key_time != SX_KEY_TIME_WINDOW ? "" :
-										op->panes ? " (assigned here, kept as panes)" :
-										" (assigned here)"));
+										format_type_be(op->keys[i].type), describe_key(op, i)));
 	for (int i = 0; i < op->naggregates; i++)
 		lines = lappend(lines, psprintf("  value %s: %s",
 										format_procedure(op->aggregates[i].aggref->aggfnoid),
@@ -671,7 +685,8 @@ aggregate_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines)
 	{
 		const char *time = describe_time(op);
 
-		lines = lappend(lines, psprintf("  late: %s <= watermark of the batch before", time));
+		lines = lappend(lines, psprintf("  late: %s <= watermark of the batch before",
+										op->key_time == SX_KEY_TIME_SESSION ? "event time + gap" : time));
 		lines = lappend(lines, psprintf("  %s: %s <= watermark",
 										plan->mode == SX_OUTPUT_APPEND ?
 										"emitted and removed" : "removed", time));
@@ -689,7 +704,7 @@ const SxOperatorRoutine sx_aggregate_routine = {
 	.begin = aggregate_begin,
 	.receive = aggregate_receive,
 	.finish = aggregate_finish,
-	.explain = aggregate_explain,
+	.explain = sx_aggregate_explain,
 	.stores = sx_state_show_default,
 	.show_open = sx_aggregate_show_open,
 	.show = sx_aggregate_show,

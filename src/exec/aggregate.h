@@ -2,7 +2,7 @@
  * aggregate.h
  *		The aggregate operator, for the files that make it up: aggregate.c
  *		(everything but) aggregate_panes.c (the end of a batch, where the state
- *		holds panes of sliding windows).
+ *		holds panes of sliding windows); and what session.c has of it.
  */
 #ifndef SX_EXEC_AGGREGATE_H
 #define SX_EXEC_AGGREGATE_H
@@ -69,6 +69,10 @@ extern int64 sx_aggregate_put_touched(SxAggregate *agg, bool emits);
 
 /* Emits agg->row, whose keys are set, with the results of values, which are used up. */
 extern void sx_aggregate_emit_row(SxAggregate *agg, char *values);
+
+/* Columns of the input that keys and aggregates need. */
+extern SxChunk *sx_aggregate_make_chunk(const SxPlanOperator *plan);
+extern List *sx_aggregate_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines);
 
 /* Instead of what begin and finish do with a state of windows. */
 extern void sx_aggregate_begin_panes(SxAggregate *agg);

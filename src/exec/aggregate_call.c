@@ -71,7 +71,8 @@ sx_agg_calls_begin(SxAggCalls *calls)
 			look_up(call->serialfn_oid, call->serial_expr, &call->serialfn);
 			look_up(call->deserialfn_oid, call->deserial_expr, &call->deserialfn);
 		}
-		if (calls->combines || call->strategy == SX_AGG_SERIALIZE)
+		if ((calls->combines && call->strategy != SX_AGG_COLLECT) ||
+			call->strategy == SX_AGG_SERIALIZE)
 		{
 			look_up(call->combinefn_oid, call->combine_expr, &call->combinefn);
 			InitFunctionCallInfoData(*call->combine_call, &call->combinefn, 2, collation,
@@ -625,6 +626,9 @@ sx_agg_values_combine(SxAggCalls *calls, char *into, const char *from)
 			sum->n += more->n;
 			sum->sum += more->sum;
 		}
+		else if (call->strategy == SX_AGG_COLLECT)
+			sx_collected_combine(calls, call, (SxCollected *) (into + at),
+								 (const SxCollected *) (from + at));
 		else
 		{
 			set_current(calls, i, false);

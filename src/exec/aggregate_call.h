@@ -124,7 +124,7 @@ typedef struct SxAggCalls
 	int			n;
 	SxAggCall  *calls;
 	Size		size;			/* of the values of a group */
-	bool		combines;		/* values are combined: the operator keeps panes */
+	bool		combines;		/* values are combined: the operator keeps panes or sessions */
 
 	/* per batch */
 	AggState   *aggstate;
@@ -159,7 +159,9 @@ extern void sx_agg_values_decode(SxAggCalls *calls, char *values, SxReader *in);
 
 /*
  * Values of a part of a group's rows, and of another part: into becomes those of
- * both. copy first, then combine; from stays as it is. Only with calls->combines.
+ * both; from stays as it is. Only with calls->combines. copy first, if into is
+ * not to be that of the state; it can't copy collected arguments, which panes
+ * never have.
  */
 extern void sx_agg_values_copy(SxAggCalls *calls, char *into, const char *from);
 extern void sx_agg_values_combine(SxAggCalls *calls, char *into, const char *from);
@@ -174,6 +176,8 @@ extern void sx_agg_values_finish(SxAggCalls *calls, char *values, Datum *results
 extern void sx_collected_init(SxAggCall *call, SxCollected *collected);
 extern void sx_collected_add(SxAggCalls *calls, SxAggCall *call, SxCollected *collected,
 							 const SxChunk *chunk, int row, bool counts);
+extern void sx_collected_combine(SxAggCalls *calls, SxAggCall *call, SxCollected *into,
+								 const SxCollected *from);
 extern void sx_collected_encode(SxAggCall *call, const SxCollected *collected, StringInfo out);
 extern void sx_collected_decode(SxAggCall *call, SxCollected *collected, SxReader *in);
 extern void sx_collected_finish(SxAggCalls *calls, int number, SxCollected *collected,

@@ -206,7 +206,7 @@ sx_agg_calls_make(const SxPlanOperator *plan)
 	int			n = plan->naggregates;
 
 	calls->n = n;
-	calls->combines = plan->panes;
+	calls->combines = plan->panes || plan->kind == SX_OPERATOR_SESSION;
 	calls->calls = palloc0((n + 1) * sizeof(SxAggCall));
 	calls->pertrans = palloc0((n + 1) * sizeof(AggStatePerTransData));
 	calls->peragg = palloc0((n + 1) * sizeof(AggStatePerAggData));
@@ -214,7 +214,8 @@ sx_agg_calls_make(const SxPlanOperator *plan)
 	{
 		SxAggCall  *call = &calls->calls[i];
 
-		make_call(call, &plan->aggregates[i], plan->panes);
+		make_call(call, &plan->aggregates[i],
+				  calls->combines && plan->aggregates[i].strategy != SX_AGG_COLLECT);
 		call->offset = calls->size;
 		calls->size += MAXALIGN(value_size(call));
 		calls->pertrans[i].aggref = plan->aggregates[i].aggref;

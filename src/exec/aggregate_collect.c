@@ -178,6 +178,64 @@ sx_collected_add(SxAggCalls *calls, SxAggCall *call, SxCollected *collected,
 	MemoryContextSwitchTo(oldcontext);
 }
 
+static void
+append_bytes(SxCollected *into, const char *bytes, int len)
+{
+	if (into->rows.data == NULL)
+		initStringInfo(&into->rows);
+	appendBinaryStringInfo(&into->rows, bytes, len);
+}
+
+/* Rows whose bytes are there already stay away. */
+static void
+combine_distinct(SxAggCall *call, SxCollected *into, const SxCollected *from)
+{
+	SxReader	in = {from->rows.data, from->rows.data + from->rows.len};
+	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "streamx distinct",
+												  ALLOCSET_SMALL_SIZES);
+	Datum		values[FUNC_MAX_ARGS * 2];
+	bool		nulls[FUNC_MAX_ARGS * 2];
+
+	if (into->seen == NULL)
+		remember_rows(call, into);
+	for (uint64 i = 0; i < from->n; i++)
+	{
+		const char *start = in.p;
+		MemoryContext oldcontext = MemoryContextSwitchTo(scratch);
+
+		sx_row_decode(call->input_codecs, call->plan->ninputs, &in, values, nulls);
+		MemoryContextSwitchTo(oldcontext);
+		MemoryContextReset(scratch);
+		if (!sx_byte_set_add(into->seen, start, in.p - start))
+			continue;
+		append_bytes(into, start, in.p - start);
+		into->n++;
+	}
+	MemoryContextDelete(scratch);
+}
+
+/* The rows of both, those of into first. */
+void
+sx_collected_combine(SxAggCalls *calls, SxAggCall *call, SxCollected *into, const SxCollected *from)
+{
+	MemoryContext oldcontext =
+		MemoryContextSwitchTo(calls->aggstate->curaggcontext->ecxt_per_tuple_memory);
+
+	if (into->direct == NULL)
+	{
+		into->direct = from->direct;
+		into->directlen = from->directlen;
+	}
+	if (from->n > 0 && call->ndistinct > 0)
+		combine_distinct(call, into, from);
+	else if (from->n > 0)
+	{
+		append_bytes(into, from->rows.data, from->rows.len);
+		into->n += from->n;
+	}
+	MemoryContextSwitchTo(oldcontext);
+}
+
 /*
  * The rows are preceded by their length, so that a value can be taken apart
  * without decoding them.

@@ -54,6 +54,8 @@ sx_operator_routine(SxOperatorKind kind)
 	{
 		case SX_OPERATOR_AGGREGATE:
 			return &sx_aggregate_routine;
+		case SX_OPERATOR_SESSION:
+			return &sx_session_routine;
 		case SX_OPERATOR_DEDUP:
 			return &sx_dedup_routine;
 		case SX_OPERATOR_JOIN:
@@ -268,6 +270,9 @@ run_operator(Run *run, SxOperator *op, int first)
 	op->progress->name = op->plan->spark_name;
 	op->out = NULL;
 	op->nout = 0;
+	op->retracted = run->exec->touched != NULL && run->exec->plan->retracts ?
+		tuplestore_begin_heap(false, false, work_mem) : NULL;
+	op->nretracted = 0;
 	op->fresh = false;
 	op->state_rows = -1;
 	op->pipe = pipe_to_result(run, op->plan);
@@ -311,6 +316,26 @@ begin_result(Run *run)
 	result->ngone = 0;
 }
 
+/* The same for the keys of rows that are no more: they stand in the place of the operator's rows. */
+static void
+touch_retracted(Run *run)
+{
+	const SxPlan *plan = run->exec->plan;
+
+	for (int i = 0; i < plan->noperators; i++)
+	{
+		const SxOperator *op = run->exec->operators[i];
+		QueryEnvironment *env;
+
+		if (op->retracted == NULL || op->nretracted == 0)
+			continue;
+		env = create_queryEnv();
+		add_relation(env, psprintf(SX_OP_ENR_FORMAT, op->plan->id), op->plan->output,
+					 op->retracted, op->nretracted);
+		sx_segment_run(run->exec->touched, env, op->nretracted, sx_gone_touch, run->gone);
+	}
+}
+
 static void
 run_last(Run *run)
 {
@@ -327,6 +352,7 @@ run_last(Run *run)
 	if (run->gone != NULL)
 	{
 		sx_segment_run(exec->touched, run->env, run->operator_rows, sx_gone_touch, run->gone);
+		touch_retracted(run);
 		result->gone = sx_gone_end(run->gone, &result->ngone);
 		result->gone_desc = exec->touched_desc;
 	}
@@ -372,6 +398,15 @@ share_memory(Run *run)
 	}
 }
 
+static void
+end_rows(SxOperator *op)
+{
+	if (op->out != NULL)
+		tuplestore_end(op->out);
+	if (op->retracted != NULL)
+		tuplestore_end(op->retracted);
+}
+
 void
 sx_exec_run(SxExec *exec, SxExecBatch *batch, SxResult *result)
 {
@@ -390,8 +425,7 @@ sx_exec_run(SxExec *exec, SxExecBatch *batch, SxResult *result)
 	batch->stages[plan->nstages - 1].rows = result->nrows;
 	sx_markers_end();
 	for (int i = 0; i < plan->noperators; i++)
-		if (exec->operators[i]->out != NULL)
-			tuplestore_end(exec->operators[i]->out);
+		end_rows(exec->operators[i]);
 	learn_rows(exec, batch->sources);
 	if (plan->stateful)
 		share_memory(&run);

@@ -64,6 +64,7 @@ sx_gone_touch(void *arg, TupleTableSlot *slot)
 	sx_row_encode(gone->codecs, gone->nkeys, &gone->bytes, slot->tts_values, slot->tts_isnull);
 	if (!sx_byte_set_has(gone->seen, gone->bytes.data, gone->bytes.len))
 	{
+		sx_byte_set_add(gone->seen, gone->bytes.data, gone->bytes.len);
 		tuplestore_puttupleslot(gone->rows, slot);
 		gone->nrows++;
 	}

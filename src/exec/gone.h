@@ -1,6 +1,7 @@
 /*
  * gone.h
- *		Update mode (D14): touched groups that have no row in the result now.
+ *		Update mode (D14): touched groups, and windows of sessions that grew, that
+ *		have no row in the result now.
  */
 #ifndef SX_EXEC_GONE_H
 #define SX_EXEC_GONE_H

@@ -58,6 +58,8 @@ sx_group_key_make(const SxPlanOperator *plan)
 	{
 		SxKeyColumn *column = &key->columns[key->ncolumns];
 
+		if (i == plan->time_key && plan->key_time == SX_KEY_TIME_SESSION)
+			continue;
 		if (i == plan->time_key && plan->key_time == SX_KEY_TIME_WINDOW)
 		{
 			key->window = i;

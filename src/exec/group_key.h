@@ -3,7 +3,8 @@
  *		Keys of groups: their hash, their bytes, when two are the same.
  *
  * Bytes of a key (no version of its own: the layout's):
- *	 bitmap		of NULLs, a bit per key column but the window
+ *	 bitmap		of NULLs, a bit per key column but the window or
+ *				session that the operator assigns
  *	 values		of these columns in order, by their codecs
  *	 window		8 bytes: its start as a TimestampTz, if the operator assigns
  *				windows; last, so that the copies of a row differ only here. If it
@@ -84,7 +85,7 @@ extern void sx_group_key_encode(SxGroupKey *key, const SxChunk *chunk, int row, 
 extern void sx_group_key_decode(SxGroupKey *key, const char *bytes, uint32 len, int64 expiry,
 								Datum *values, bool *nulls);
 
-/* The same without the window or pane. */
+/* The same without the window, pane or session. */
 extern void sx_group_key_decode_columns(SxGroupKey *key, const char *bytes, uint32 len,
 										Datum *values, bool *nulls);
 

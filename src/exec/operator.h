@@ -45,6 +45,8 @@ typedef struct SxOperator
 	SxSegmentPipe *pipe;		/* straight to the result, or NULL: */
 	Tuplestorestate *out;		/* rows of plan->output */
 	int64		nout;
+	Tuplestorestate *retracted; /* rows of plan->output whose keys are no more; NULL: nobody asks */
+	int64		nretracted;
 	bool		fresh;			/* what it emits belongs to groups that no batch before had */
 	int64		state_rows;		/* set by finish; -1: each entry of the state is one */
 } SxOperator;
@@ -102,6 +104,7 @@ extern const SxOperatorRoutine sx_aggregate_routine;
 extern const SxOperatorRoutine sx_dedup_routine;
 extern const SxOperatorRoutine sx_join_routine;
 extern const SxOperatorRoutine sx_limit_routine;
+extern const SxOperatorRoutine sx_session_routine;
 extern const SxOperatorRoutine sx_transform_routine;
 
 extern const SxOperatorRoutine *sx_operator_routine(SxOperatorKind kind);
@@ -115,6 +118,16 @@ sx_operator_emit(SxOperator *op, const Datum *values, const bool *nulls)
 		sx_segment_pipe_row(op->pipe, values, nulls);
 	else
 		tuplestore_putvalues(op->out, op->plan->output, (Datum *) values, (bool *) nulls);
+}
+
+/* Of a row that an earlier batch emitted only the keys count: they are not in the result now. */
+static inline void
+sx_operator_retract(SxOperator *op, const Datum *values, const bool *nulls)
+{
+	if (op->retracted == NULL)
+		return;
+	op->nretracted++;
+	tuplestore_putvalues(op->retracted, op->plan->output, (Datum *) values, (bool *) nulls);
 }
 
 #endif

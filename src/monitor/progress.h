@@ -19,7 +19,7 @@ typedef struct SxOperatorProgress
 	int64		rows_partly_late;	/* not among those: taken, but for what was closed before */
 	int64		rows_duplicate;	/* dropped by a dedup operator */
 	bool		is_dedup;		/* it has rows_duplicate to show, also 0 */
-	int64		rows_no_window;	/* NULL or infinite event time: in no window */
+	int64		rows_no_window;	/* NULL or infinite event time, or no gap: in no window */
 	int64		rows_out;
 	int64		rows_taken;		/* into the state, or what is made of it */
 	int64		rows_refused;	/* behind a LIMIT; or without anything to match */

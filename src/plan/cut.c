@@ -62,6 +62,8 @@ sx_cut_add_stage(SxCut *cut, Query *segment, SxPlanOperator *op)
 
 	for (int i = 0; op != NULL && i < op->nkeys; i++)
 		keys = bms_add_member(keys, op->keys[i].input);
+	if (op != NULL && op->gap_input != 0)
+		keys = bms_add_member(keys, op->gap_input);
 	sx_cut_add_input(cut, segment, op,
 					 op != NULL ? op->input : ExecCleanTypeFromTL(segment->targetList), keys);
 }

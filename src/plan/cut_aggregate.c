@@ -191,6 +191,15 @@ pull_window_up(Query *query, Var *var)
 	return call;
 }
 
+static void
+keep_arguments(AggregateCut *ac, SxPlanAggregate *agg)
+{
+	agg->strategy = SX_AGG_COLLECT;
+	ac->cut->notices = lappend(ac->cut->notices,
+							   psprintf("aggregate %s keeps the arguments of each group as state",
+										format_procedure(agg->aggref->aggfnoid)));
+}
+
 static bool
 column_used_by_aggregate(SxPlanOperator *op, AttrNumber column)
 {
@@ -226,6 +235,63 @@ window_of_call(SxWindow *window, FuncExpr *call)
 					   sx_constant_interval(lfourth(arguments), call, "offset"));
 }
 
+/* The session() that a column is, or NULL; its first argument takes its place. */
+static FuncExpr *
+take_session_call(TargetEntry *entry)
+{
+	FuncExpr   *call;
+
+	if (sx_function_kind((Node *) entry->expr) != SX_FUNCTION_SESSION)
+		return NULL;
+	call = copyObject((FuncExpr *) entry->expr);
+	call->args = sx_function_arguments(call);
+	if (contain_volatile_functions(lsecond(call->args)))
+		ereport(ERROR,
+				(errcode(ERRCODE_SX_NOT_STREAMABLE),
+				 errmsg("the gap of session() is volatile"),
+				 errdetail("A row must be found in the same session again.")));
+	entry->expr = linitial(call->args);
+	return call;
+}
+
+/*
+ * pull_window_up for session(ts, gap): a gap that is no constant is handed up in a
+ * column of its own. The result's second argument stands for the level of query.
+ */
+static FuncExpr *
+pull_session_up(Query *query, Var *var)
+{
+	RangeTblEntry *rte = rt_fetch(var->varno, query->rtable);
+	TargetEntry *entry;
+	FuncExpr   *call;
+	Node	   *gap;
+	AttrNumber	column;
+
+	if (rte->rtekind != RTE_SUBQUERY || var->varlevelsup != 0 || var->varattno <= 0 ||
+		rte->subquery->setOperations != NULL || rte->subquery->distinctClause != NIL ||
+		count_uses(query, var->varno, var->varattno) != 1)
+		return NULL;
+	entry = get_tle_by_resno(rte->subquery->targetList, var->varattno);
+	if (entry == NULL)
+		return NULL;
+	if (IsA(entry->expr, Var))
+		call = pull_session_up(rte->subquery, (Var *) entry->expr);
+	else
+		call = take_session_call(entry);
+	if (call == NULL)
+		return NULL;
+	var->vartype = TIMESTAMPTZOID;
+	gap = lsecond(call->args);
+	if (IsA(eval_const_expressions(NULL, gap), Const))
+		return call;
+	column = list_length(rte->subquery->targetList) + 1;
+	rte->subquery->targetList = lappend(rte->subquery->targetList,
+										makeTargetEntry((Expr *) gap, column, pstrdup("gap"), false));
+	rte->eref->colnames = lappend(rte->eref->colnames, makeString(pstrdup("gap")));
+	lsecond(call->args) = makeVar(var->varno, column, INTERVALOID, exprTypmod(gap), InvalidOid, 0);
+	return call;
+}
+
 static int
 count_set_returning(Query *query)
 {
@@ -235,6 +301,50 @@ count_set_returning(Query *query)
 	foreach(cell, query->targetList)
 		count += expression_returns_set((Node *) lfirst_node(TargetEntry, cell)->expr) ? 1 : 0;
 	return count;
+}
+
+/*
+ * The session() that a key is, here or in a subquery; its first argument takes
+ * the place of the key's column. NULL: it is none.
+ */
+static FuncExpr *
+session_of_key(AggregateCut *ac, int key)
+{
+	AttrNumber	column = ac->op->keys[key].input;
+	TargetEntry *entry = list_nth(ac->below->targetList, column - 1);
+
+	if (column_used_by_aggregate(ac->op, column))
+		return NULL;
+	if (IsA(entry->expr, Var))
+		return pull_session_up(ac->below, (Var *) entry->expr);
+	return take_session_call(entry);
+}
+
+/*
+ * The operator becomes one that merges sessions. Aggregates must be able to make
+ * one value of two: those that can't keep their arguments.
+ */
+static void
+merge_sessions(AggregateCut *ac, FuncExpr *call)
+{
+	SxPlanOperator *op = ac->op;
+	Node	   *gap = eval_const_expressions(NULL, lsecond(call->args));
+
+	op->kind = SX_OPERATOR_SESSION;
+	op->spark_name = "sessionWindowStateStoreSaveExec";
+	if (IsA(gap, Const))
+	{
+		op->gap = sx_window_gap(sx_constant_interval(gap, call, "gap"));
+		if (op->gap <= 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("the gap of session() must be greater than zero")));
+	}
+	else
+		op->gap_input = input_column(ac, gap);
+	for (int i = 0; i < op->naggregates; i++)
+		if (!op->aggregates[i].combines && op->aggregates[i].strategy != SX_AGG_COLLECT)
+			keep_arguments(ac, &op->aggregates[i]);
 }
 
 /*
@@ -254,14 +364,10 @@ find_time_key(AggregateCut *ac)
 		SxTrace		trace = sx_trace(ac->cut, ac->below, (Node *) entry->expr);
 		FuncExpr   *call = NULL;
 
-		if (kind == SX_FUNCTION_SESSION)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("session windows are not supported in this version"),
-					 errhint("Use tumble() or hop().")));
 		if (op->time_key >= 0)
 		{
-			if (trace == SX_TRACE_NONE && kind != SX_FUNCTION_TUMBLE && kind != SX_FUNCTION_HOP)
+			if (trace == SX_TRACE_NONE && kind != SX_FUNCTION_TUMBLE && kind != SX_FUNCTION_HOP &&
+				session_of_key(ac, i) == NULL)
 				continue;
 			if (op->key_time == SX_KEY_TIME_RAW && trace == SX_TRACE_TIME)
 				continue;		/* both times must pass; the first decides */
@@ -277,6 +383,8 @@ find_time_key(AggregateCut *ac)
 			window_of_call(&op->window, call);
 			entry->expr = linitial(sx_function_arguments(call));
 		}
+		else if ((call = session_of_key(ac, i)) != NULL)
+			merge_sessions(ac, call);
 		else if (IsA(entry->expr, Var) && !column_used_by_aggregate(op, op->keys[i].input))
 		{
 			call = pull_window_up(ac->below, (Var *) entry->expr);
@@ -290,7 +398,8 @@ find_time_key(AggregateCut *ac)
 			continue;
 		op->time_key = i;
 		op->watermarked = trace != SX_TRACE_NONE && ac->cut->mode != SX_OUTPUT_COMPLETE;
-		op->key_time = call != NULL ? SX_KEY_TIME_WINDOW :
+		op->key_time = op->kind == SX_OPERATOR_SESSION ? SX_KEY_TIME_SESSION :
+			call != NULL ? SX_KEY_TIME_WINDOW :
 			trace == SX_TRACE_RANGE ? SX_KEY_TIME_RANGE : SX_KEY_TIME_RAW;
 	}
 }
@@ -392,9 +501,7 @@ add_aggregate(AggregateCut *ac, Aggref *aggref)
 	}
 	ac->aggrefs = lappend(ac->aggrefs, aggref);
 	if (agg->strategy == SX_AGG_COLLECT)
-		ac->cut->notices = lappend(ac->cut->notices,
-								   psprintf("aggregate %s keeps the arguments of each group as state",
-											format_procedure(aggref->aggfnoid)));
+		keep_arguments(ac, agg);
 }
 
 /* All aggregates of the level, those under sublinks included. */
@@ -584,7 +691,7 @@ check_mode(AggregateCut *ac)
 			(errcode(ERRCODE_SX_OUTPUT_MODE),
 			 errmsg("output mode \"append\" needs a watermarked event time among the grouping columns"),
 			 errdetail("Without it no group is ever final, so no row could be appended."),
-			 errhint("Group by tumble(ts, size) or hop(ts, size, slide) of a column with a watermark, or use output mode \"update\".")));
+			 errhint("Group by tumble(ts, size), hop(ts, size, slide) or session(ts, gap) of a column with a watermark, or use output mode \"update\".")));
 }
 
 void

@@ -41,7 +41,7 @@ flows_walker(Node *node, void *arg)
 		{
 			SxPlanOperator *op = sx_operator_of_rte(context->cut, rte);
 
-			return op != NULL && (op->kind != SX_OPERATOR_AGGREGATE ||
+			return op != NULL && (!sx_operator_aggregates(op) ||
 								  context->cut->mode != SX_OUTPUT_COMPLETE);
 		}
 		return false;

@@ -56,7 +56,8 @@ print_key(StringInfo text, SxPlanOperator *op, int index)
 		appendStringInfo(text, " collation \"%s\"", name ? name : "?");
 	}
 	if (index == op->time_key)
-		appendStringInfoString(text, op->key_time == SX_KEY_TIME_RAW ? " time" : " window");
+		appendStringInfoString(text, op->key_time == SX_KEY_TIME_RAW ? " time" :
+							   op->key_time == SX_KEY_TIME_SESSION ? " session" : " window");
 	if (index == op->time_key && op->panes)
 		appendStringInfo(text, " panes " INT64_FORMAT " " INT64_FORMAT " " INT64_FORMAT,
 						 op->window.size, op->window.slide, op->window.offset);

@@ -106,6 +106,12 @@ left_over_walker(Node *node, void *context)
 				(errcode(ERRCODE_SX_NOT_STREAMABLE),
 				 errmsg("within_watermark() outside DISTINCT ON"),
 				 errhint("Write SELECT DISTINCT ON (within_watermark(a, b)) a, b, c FROM ...")));
+	if (sx_function_kind(node) == SX_FUNCTION_SESSION)
+		ereport(ERROR,
+				(errcode(ERRCODE_SX_NOT_STREAMABLE),
+				 errmsg("session() outside the grouping columns"),
+				 errdetail("A row's session is known when its group is."),
+				 errhint("Write SELECT session(ts, gap), ... GROUP BY session(ts, gap), ...")));
 	sx_refuse_transform(node);
 	if (IsA(node, Query))
 		return query_tree_walker((Query *) node, left_over_walker, context, 0);

@@ -30,6 +30,7 @@
 typedef enum SxOperatorKind
 {
 	SX_OPERATOR_AGGREGATE,
+	SX_OPERATOR_SESSION,		/* aggregate over session windows */
 	SX_OPERATOR_DEDUP,
 	SX_OPERATOR_JOIN,
 	SX_OPERATOR_TRANSFORM,
@@ -42,7 +43,8 @@ typedef enum SxKeyTime
 	SX_KEY_TIME_NONE,			/* no key has event time: never late, never evicted */
 	SX_KEY_TIME_RAW,			/* key is the event time: late and evicted by t <= wm */
 	SX_KEY_TIME_RANGE,			/* key is a tstzrange made below: by upper(range) <= wm */
-	SX_KEY_TIME_WINDOW			/* input is the event time; the operator assigns windows */
+	SX_KEY_TIME_WINDOW,			/* input is the event time; the operator assigns windows */
+	SX_KEY_TIME_SESSION			/* input is the event time; the operator merges sessions */
 } SxKeyTime;
 
 typedef struct SxPlanKey
@@ -125,7 +127,7 @@ typedef struct SxPlanOperator
 	int64		lag;
 	int64		output_lag;
 
-	/* aggregate */
+	/* aggregate, session */
 	int			nkeys;
 	SxPlanKey  *keys;
 	int			time_key;		/* index of the key with event time, or -1 */
@@ -137,6 +139,10 @@ typedef struct SxPlanOperator
 								 * then every expiry is SX_STATE_NEVER */
 	int			naggregates;
 	SxPlanAggregate *aggregates;
+
+	/* session: an aggregate with SX_KEY_TIME_SESSION */
+	int64		gap;			/* microseconds; 0: each row has its own */
+	AttrNumber	gap_input;		/* then: column of it, an interval */
 
 	/* dedup: output is the input, rows of keys that were seen before left out */
 	AttrNumber	event_input;	/* column with the event time by which rows are late; 0: none */
@@ -161,6 +167,13 @@ typedef enum SxRowFlow
 	SX_FLOW_FILTERS,			/* not more */
 	SX_FLOW_FREE				/* it joins, unnests, or stands above a complete result */
 } SxRowFlow;
+
+/* Its rows are results of groups, not rows that it let through. */
+static inline bool
+sx_operator_aggregates(const SxPlanOperator *op)
+{
+	return op->kind == SX_OPERATOR_AGGREGATE || op->kind == SX_OPERATOR_SESSION;
+}
 
 typedef struct SxPlanStage
 {
@@ -214,6 +227,7 @@ typedef struct SxPlan
 	char	   *keys_multiplied;	/* or: what may make several rows of one above the aggregation */
 	char	   *order_lost;		/* what may bring rows into another order than the stream's; NULL: nothing */
 	Query	   *touched;		/* D14: keys of all touched groups, over the operator's output; NULL if not needed */
+	bool		retracts;		/* update mode over sessions: windows grow, the rows of the old ones go */
 
 	char	   *layout;			/* text of the state's layout, compared at every start */
 	List	   *notices;		/* char *: things create_query should tell */

@@ -31,7 +31,21 @@
 static bool
 has_result_key(const SxPlanOperator *op)
 {
-	return op->kind == SX_OPERATOR_AGGREGATE || (op->transform != NULL && op->transform->single);
+	return sx_operator_aggregates(op) || (op->transform != NULL && op->transform->single);
+}
+
+/*
+ * Does a bound say which window it is? Of windows that the operator assigned, it
+ * does. Of a key's sessions the end does, since a new one ends after those that
+ * were closed. So does the start if gaps are equal; with a larger gap a session
+ * can begin where a closed one began.
+ */
+static bool
+identifies_window(const SxPlanOperator *op, Oid function)
+{
+	if (op->key_time == SX_KEY_TIME_SESSION)
+		return function != F_LOWER_ANYRANGE || op->gap > 0;
+	return op->key_time == SX_KEY_TIME_WINDOW;
 }
 
 /*
@@ -57,7 +71,7 @@ key_of_expression(SxCut *cut, Query *query, Node *expr, SxPlanOperator **op)
 			int			key = key_of_expression(cut, query, linitial(((FuncExpr *) expr)->args), op);
 
 			return key >= 0 && (*op)->time_key == key &&
-				(*op)->key_time == SX_KEY_TIME_WINDOW ? key : -1;
+				identifies_window(*op, function) ? key : -1;
 		}
 		return -1;
 	}
@@ -301,6 +315,10 @@ sx_result_key_find(SxPlan *plan, SxCut *cut, Query *result)
 	Bitmapset  *found = NULL;
 	ListCell   *cell;
 
+	foreach(cell, cut->operators)
+		plan->retracts = plan->retracts ||
+			(cut->mode == SX_OUTPUT_UPDATE &&
+			 ((SxPlanOperator *) lfirst(cell))->kind == SX_OPERATOR_SESSION);
 	if (cut->mode == SX_OUTPUT_APPEND || list_length(cut->operators) == 0 ||
 		result->setOperations != NULL)
 		return;
@@ -337,6 +355,6 @@ sx_result_key_find(SxPlan *plan, SxCut *cut, Query *result)
 		plan->nkeys = 0;
 		return;
 	}
-	if (cut->mode == SX_OUTPUT_UPDATE && has_filter_or_join(result))
+	if (cut->mode == SX_OUTPUT_UPDATE && (plan->retracts || has_filter_or_join(result)))
 		plan->touched = make_touched(plan, op, result, entries, op_keys);
 }

@@ -135,6 +135,7 @@ sx_trace(SxCut *cut, Query *query, Node *expr)
 			return SX_TRACE_TIME;
 		case SX_FUNCTION_TUMBLE:
 		case SX_FUNCTION_HOP:
+		case SX_FUNCTION_SESSION:
 			if (sx_trace(cut, query, linitial(sx_function_arguments((FuncExpr *) expr))) == SX_TRACE_TIME)
 				return SX_TRACE_RANGE;
 			return SX_TRACE_NONE;

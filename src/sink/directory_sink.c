@@ -78,6 +78,7 @@ directory_prepare(SxQuery *query, const SxSinkConfig *config)
 				(errcode(ERRCODE_SX_OUTPUT_MODE),
 				 errmsg("a directory sink does not take output mode \"complete\""),
 				 errhint("Use output mode \"append\" or \"update\", or a table as the sink.")));
+	sx_sink_check_retracts(config, false);
 	query->sink_relation = InvalidOid;
 }
 

@@ -8,8 +8,7 @@
  * catalogs; and anew when the function dropped it, put another in its place or
  * changed it.  The function is called for empty batches too, as in Spark.
  *
- * In a session (engine/session.h) the table goes with the transaction, and one of
- * the user's by that name is not touched.
+	create_batch_table(self->config);
  */
 #include "postgres.h"
 
@@ -35,6 +34,7 @@
 #include "sink/sinks.h"
 
 #define BATCH_TABLE		"pg_temp.batch"
+#define OP_COLUMN		"op"
 
 typedef struct ForeachBatchSink
 {
@@ -42,6 +42,7 @@ typedef struct ForeachBatchSink
 	MemoryContext context;
 	SxSinkConfig *config;
 	SxStatement fill;
+	SxStatement fill_gone;		/* only if rows go */
 	SxStatement clear;
 	TimestampTz filled_in;		/* start of the transaction that filled the table last */
 	Oid			table;
@@ -87,9 +88,23 @@ check_function(const SxSinkConfig *config)
 }
 
 static void
+check_retracts(const SxSinkConfig *config)
+{
+	sx_sink_check_retracts(config, true);
+	for (int i = 0; config->retracts && i < config->desc->natts; i++)
+		if (strcmp(NameStr(TupleDescAttr(config->desc, i)->attname), OP_COLUMN) == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_DUPLICATE_COLUMN),
+					 errmsg("query \"%s\" has a column \"%s\"", config->query->name, OP_COLUMN),
+					 errdetail("In output mode \"update\" over sessions the function finds in this column of \"batch\" whether a row is written or deleted."),
+					 errhint("Give the column another name.")));
+}
+
+static void
 foreach_batch_prepare(SxQuery *query, const SxSinkConfig *config)
 {
 	check_function(config);
+	check_retracts(config);
 	query->sink_relation = InvalidOid;
 }
 
@@ -115,11 +130,12 @@ static List *made_here = NIL;
 
 /* An earlier attempt of this worker may have left one of another shape. */
 static void
-create_batch_table(TupleDesc desc, bool in_session)
+create_batch_table(const SxSinkConfig *config)
 {
+	TupleDesc	desc = config->desc;
 	StringInfoData sql;
 
-	if (in_session && OidIsValid(batch_table_oid()) &&
+	if (config->in_session && OidIsValid(batch_table_oid()) &&
 		!list_member_oid(made_here, batch_table_oid()))
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_TABLE),
@@ -140,7 +156,9 @@ create_batch_table(TupleDesc desc, bool in_session)
 		if (OidIsValid(att->attcollation))
 			appendStringInfo(&sql, " COLLATE %s", sx_sink_collation_name(att->attcollation));
 	}
-	appendStringInfoString(&sql, in_session ? ") ON COMMIT DROP" : ") ON COMMIT DELETE ROWS");
+	if (config->retracts)
+		appendStringInfo(&sql, ", %s pg_catalog.text", OP_COLUMN);
+	appendStringInfoString(&sql, config->in_session ? ") ON COMMIT DROP" : ") ON COMMIT DELETE ROWS");
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
@@ -156,7 +174,7 @@ make_batch_table(ForeachBatchSink *self)
 	MemoryContext oldcontext;
 	Relation	rel;
 
-	create_batch_table(self->config->desc, self->config->in_session);
+	create_batch_table(self->config);
 	self->table = batch_table_oid();
 	if (self->config->in_session)
 	{
@@ -201,7 +219,12 @@ foreach_batch_open(const SxSinkConfig *config)
 	self->sink.description = psprintf("foreach_batch[%s]", check_function(config));
 	self->context = CurrentMemoryContext;
 	self->config = sx_sink_config_copy(config);
-	self->fill.sql = "INSERT INTO " BATCH_TABLE " SELECT * FROM " SX_SINK_ROWS;
+	check_retracts(config);
+	self->fill.sql = psprintf("INSERT INTO " BATCH_TABLE " SELECT *%s FROM " SX_SINK_ROWS,
+							  config->retracts ? ", 'upsert'" : "");
+	if (config->retracts)
+		self->fill_gone.sql = psprintf("INSERT INTO " BATCH_TABLE " (%s, " OP_COLUMN ") SELECT *, 'delete' FROM " SX_SINK_GONE,
+									   sx_sink_column_list(config->desc, config->nkeys, config->keys, NULL));
 	self->clear.sql = "DELETE FROM " BATCH_TABLE;
 	make_batch_table(self);
 	return &self->sink;
@@ -246,6 +269,11 @@ foreach_batch_write(SxSink *sink, const SxResult *result)
 	/* A no-data batch in the same transaction: ON COMMIT has not run yet. */
 	if (self->filled_in == transaction)
 		sx_statement_run(&self->clear);
+	if (self->config->retracts && result->ngone > 0)
+	{
+		sx_statement_run(&self->fill_gone);
+		self->filled_in = transaction;
+	}
 	if (result->nrows > 0)
 	{
 		sx_statement_run(&self->fill);
@@ -261,6 +289,7 @@ foreach_batch_close(SxSink *sink)
 	ForeachBatchSink *self = (ForeachBatchSink *) sink;
 
 	sx_statement_forget(&self->fill);
+	sx_statement_forget(&self->fill_gone);
 	sx_statement_forget(&self->clear);
 }
 

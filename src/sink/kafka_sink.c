@@ -79,8 +79,10 @@ open_rows(Relation rel, const SxKafkaStream *stream, const SxSinkConfig *config,
 		.topic_limit = self != NULL ? topic_limit : NULL,
 		.topic_limit_arg = self,
 	};
+	SxKafkaRows *result = sx_kafka_rows_open(&rows);
 
-	return sx_kafka_rows_open(&rows);
+	sx_sink_check_retracts(config, sx_kafka_rows_has_key(result, config->nkeys, config->keys));
+	return result;
 }
 
 /* Connects to nothing: a broker that is away must not keep anybody from writing definitions. */

@@ -4,7 +4,22 @@
  */
 #include "postgres.h"
 
+#include "base/errors.h"
 #include "sink/sinks.h"
+
+void
+sx_sink_check_retracts(const SxSinkConfig *config, bool takes_deletes)
+{
+	if (!config->retracts)
+		return;
+	if (!takes_deletes)
+		ereport(ERROR,
+				(errcode(ERRCODE_SX_OUTPUT_MODE),
+				 errmsg("session windows in output mode \"update\" need a sink that can delete rows"),
+				 errdetail("A session that grows takes the place of the row of its old window."),
+				 errhint("Write into a table, a foreach_batch function or a Kafka stream whose key columns are those of GROUP BY, or use output mode \"append\".")));
+	(void) sx_table_strategy(config);	/* says which key is missing */
+}
 
 const SxSinkRoutine *
 sx_sink_routine(SxSinkKind kind)

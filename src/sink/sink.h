@@ -43,6 +43,7 @@ typedef struct SxSinkConfig
 	const AttrNumber *keys;
 	const char *keys_missing;
 	const char *keys_multiplied;	/* or what may make several rows of one above the aggregation */
+	bool		retracts;		/* update mode: rows of earlier batches go as such (SxResult.gone); keys is set */
 } SxSinkConfig;
 
 /* The result of one batch. */
@@ -64,8 +65,9 @@ typedef struct SxResult
 	int64		nfresh;
 
 	/*
-	 * Update mode (D14): keys of groups that were touched but have no row now,
-	 * to be deleted by sinks that keep a table true. NULL if none; columns are
+	 * Update mode (D14): keys of groups that were touched but have no row now, and
+	 * of sessions that became others (SxSinkConfig.retracts); to be deleted, before
+	 * the rows are written, by sinks that keep a table true. NULL if none; columns are
 	 * the key columns in the order of SxSinkConfig.keys.
 	 */
 	Tuplestorestate *gone;

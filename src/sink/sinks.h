@@ -25,7 +25,7 @@ typedef enum SxTableStrategy
 	SX_TABLE_REPLACE_ROWS		/* complete too, but without keys: compared row by row */
 } SxTableStrategy;
 
-/* Raises an error in update mode when the keys are not in the result. */
+/* Raises an error in update mode when the keys are not in the result, or it needs some and has none. */
 extern SxTableStrategy sx_table_strategy(const SxSinkConfig *config);
 
 /* table_prepare.c: checks an existing table, or makes a missing one. */
@@ -36,6 +36,13 @@ extern void sx_table_sink_check(Relation rel, const SxSinkConfig *config);
 
 /* Result columns must be there by name and be assignable; others must be able to stay away. */
 extern void sx_sink_check_columns(Relation rel, const SxSinkConfig *config);
+
+/*
+ * Update mode over sessions: the result must have a key, by which the row of a
+ * window that has grown is taken away again. Raises an error otherwise, or if the
+ * sink can only add.
+ */
+extern void sx_sink_check_retracts(const SxSinkConfig *config, bool takes_deletes);
 
 /* Deep copy into CurrentMemoryContext, but for query, which outlives the sink. */
 extern SxSinkConfig *sx_sink_config_copy(const SxSinkConfig *config);

@@ -70,6 +70,7 @@ check_stream(Relation rel, const SxSinkConfig *config)
 				 errdetail("Role \"%s\", which owns query \"%s\", needs INSERT on it.",
 						   GetUserNameFromId(config->query->owner, false),
 						   config->query->name)));
+	sx_sink_check_retracts(config, false);
 	sx_sink_check_columns(rel, config);
 }
 

@@ -68,6 +68,12 @@ sx_table_strategy(const SxSinkConfig *config)
 						 errdetail("\"%s\" may make several rows of one group, and in update mode a row of the sink table is found by its grouping columns.",
 								   config->keys_multiplied),
 						 errhint("Join by columns that have a unique index, aggregate after the join, or use output mode \"append\" or \"complete\".")));
+			if (config->keys == NULL && config->retracts)
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
+						 errmsg("rows of query \"%s\" have no key", config->query->name),
+						 errdetail("A session that grows takes the place of the row of its old window, which must be found."),
+						 errhint("Write a query for each branch of UNION ALL, or use output mode \"append\".")));
 			if (config->keys == NULL)
 				return SX_TABLE_ADD;	/* stateless: update is append */
 			return config->nkeys > 0 ? SX_TABLE_UPSERT : SX_TABLE_REPLACE_ROWS;

@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "common/int.h"
 #include "utils/timestamp.h"
 
 #include "time/window.h"
@@ -28,13 +29,20 @@ sx_floor_to(int64 value, int64 unit)
 static int64
 interval_microseconds(const Interval *interval, const char *what)
 {
+	int64		microseconds;
+
 	if (interval->month != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("window %s must not contain months or years", what),
 				 errdetail("Months differ in length; windows count fixed spans of time."),
 				 errhint("Use days, hours or smaller units.")));
-	return interval->time + (int64) interval->day * USECS_PER_DAY;
+	if (pg_mul_s64_overflow(interval->day, USECS_PER_DAY, &microseconds) ||
+		pg_add_s64_overflow(microseconds, interval->time, &microseconds))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERVAL_FIELD_OVERFLOW),
+				 errmsg("window %s out of range", what)));
+	return microseconds;
 }
 
 void
@@ -67,6 +75,12 @@ sx_window_make(SxWindow *window, const Interval *size, const Interval *slide,
 	if (window->shift < 0)
 		window->shift += window->slide;
 	window->rest = window->size % window->slide;
+}
+
+int64
+sx_window_gap(const Interval *gap)
+{
+	return interval_microseconds(gap, "gap");
 }
 
 TimestampTz

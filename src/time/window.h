@@ -25,6 +25,9 @@ typedef struct SxWindow
 extern void sx_window_make(SxWindow *window, const Interval *size, const Interval *slide,
 						   const Interval *offset);
 
+/* The gap of a session in microseconds, refused with months; zero or less: no session. */
+extern int64 sx_window_gap(const Interval *gap);
+
 /* Start of the last window that begins at or before ts. ts must be finite. */
 extern TimestampTz sx_window_last_start(const SxWindow *window, TimestampTz ts);
 
