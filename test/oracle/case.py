@@ -59,8 +59,6 @@ class Case:
         if self.query is None:
             return "a state handler"
         text = " ".join([self.query] + [s["restart_query"] for s in self.steps if s.get("restart_query")])
-        if re.search(r"\bsession\s*\(", text, re.I):
-            return "session windows"
         if re.search(r"\bDISTINCT ON\b|\bSELECT DISTINCT\b|\bwithin_watermark\s*\(", text, re.I):
             return "deduplication"
         if re.search(r"\bJOIN\b|\bEXISTS\b", text, re.I) and self.stream_references(text) > 1:

@@ -234,11 +234,15 @@ class Replay:
     def table(self):
         rows = self.run("SELECT row_to_json(whole_row)::text FROM result whole_row")
         rows = [json.loads(r[0], parse_float=decimal.Decimal) for r in rows]
-        return values.multiset([self.as_row(r) for r in rows], self.case.columns)
+        return values.multiset([self.as_row(r) for r in rows], self.table_columns())
+
+    def table_columns(self):
+        """Without "op", by which foreach_batch is told of deleted rows."""
+        return [c for c in self.case.columns if c["name"] != "op"]
 
     def folded(self, step):
         """What a table holds after the recorded outputs so far; None where D14 keeps it otherwise."""
-        mode, columns = self.case.mode, self.case.columns
+        mode, columns = self.case.mode, self.table_columns()
         operators = {o["operator"] for s in self.case.steps for o in s.get("state", [])}
         # of these each row comes once, in update mode too
         only_added = operators <= {"dedupe", "dedupeWithinWatermark", "symmetricHashJoin", *OPERATORS}
@@ -255,10 +259,16 @@ class Replay:
             "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid "
             "AND a.attnum = ANY(i.indkey) WHERE i.indrelid = 'result'::regclass AND i.indisunique")]
         for batch in step["batches"]:
-            for row in batch["output"]:
+            for row in sorted(batch["output"], key=self.is_written):
                 key = tuple(values.normal(x, c["type"]) for x, c in zip(row, columns) if c["name"] in keys)
-                self.by_key[key] = row
+                if self.is_written(row):
+                    self.by_key[key] = row[:len(columns)]
+                else:
+                    self.by_key.pop(key, None)
         return values.multiset(self.by_key.values(), columns)
+
+    def is_written(self, row):
+        return len(row) == len(self.table_columns()) or row[-1] == "upsert"
 
     @staticmethod
     def compare_state(where, wanted, got, differ):

@@ -61,6 +61,16 @@ SELECT create_query('q', 'SELECT id FROM l UNION SELECT id FROM r UNION ALL SELE
 SELECT create_query('q', 'SELECT DISTINCT n FROM (SELECT k, count(*) AS n FROM s GROUP BY k) a', sink => 'noop', output_mode => 'update');
 SELECT within_watermark(1);
 
+-- sessions
+SELECT create_query('q', $$SELECT session(ts, '5 s') AS w, k FROM s$$, sink => 'noop');
+SELECT create_query('q', $$SELECT session(ts, random() * interval '5 s') AS w, count(*) AS n FROM s GROUP BY w$$, sink => 'noop');
+SELECT create_query('q', $$SELECT session(ts, '1 month') AS w, count(*) AS n FROM s GROUP BY w$$, sink => 'noop');
+SELECT create_query('q', $$SELECT session(ts, '0') AS w, count(*) AS n FROM s GROUP BY w$$, sink => 'noop');
+SELECT create_query('q', $$SELECT session(ts, '5 s') AS w, count(*) AS n FROM s GROUP BY w, k$$, sink => 'sessions', output_mode => 'update');
+SELECT create_query('q', $$SELECT session(ts, '5 s') AS w, k, count(*) AS n FROM s GROUP BY w, k$$, sink => 'plain', output_mode => 'update');
+SELECT create_query('q', $$SELECT session(ts, '5 s') AS w, count(*) AS n FROM s GROUP BY w UNION ALL SELECT session(ts, '5 s'), 1 FROM s GROUP BY 1$$, sink => 'sessions', output_mode => 'update');
+SELECT session(now(), '5 s');
+
 -- joins of streams
 SELECT create_query('q', 'SELECT l.id, r.v FROM l JOIN r ON l.id < r.id', sink => 'noop');
 SELECT create_query('q', 'SELECT l.id, r.v FROM l JOIN r ON l.id = r.id', sink => 'noop', output_mode => 'complete');
@@ -73,9 +83,6 @@ SELECT create_query('q', 'SELECT l.id, EXISTS (SELECT FROM r WHERE r.id = l.id) 
 SELECT create_query('q', 'SELECT l.id FROM l WHERE id NOT IN (SELECT id FROM r)', sink => 'noop');
 SELECT create_query('q', 'SELECT l.id FROM l JOIN r ON l.id = r.id AND random() < l.v + r.v', sink => 'noop');
 SELECT create_query('q', 'SELECT l.id FROM l LEFT JOIN r ON l.id = r.id AND l.ts = r.ts AND l.v < (SELECT count(*) FROM dim WHERE r.v > 0)', sink => 'noop');
-
--- not in this version
-SELECT create_query('q', $$SELECT session(ts, '5 s') AS w, k, count(*) AS n FROM s GROUP BY w, k$$, sink => 'noop');
 
 -- nothing of all that left a trace
 SELECT count(*) FROM streamx.queries;

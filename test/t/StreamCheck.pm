@@ -92,6 +92,13 @@ my %queries = (
 		  state => ARRAY[map_state('n', NULL::timestamptz, NULL::bigint), map_state('sv', NULL::timestamptz, NULL::bigint), list_state('closed', NULL::timestamptz)]) r}, 'append',
 		q{SELECT k, w AS upto, count(*) AS n, sum(v)::bigint AS sv FROM (SELECT k, v, upper(tumble(ts, '10 seconds')) AS w FROM below('handled')) x
 		  WHERE w <= (SELECT watermark FROM upto WHERE name = 'handled') GROUP BY w, k} ],
+	# nobody is so late that a row would touch a session that has closed
+	sessions => [
+		q{SELECT session(ts, interval '400 ms' + v % 3 * interval '100 ms') AS w, k, count(*) AS n, sum(v) AS sv, count(DISTINCT v % 10) AS d FROM s GROUP BY w, k}, 'update',
+		q{SELECT tstzrange(min(ts), max(until)) AS w, k, count(*) AS n, sum(v) AS sv, count(DISTINCT v % 10) AS d FROM (
+		  SELECT *, count(*) FILTER (WHERE starts) OVER (PARTITION BY k ORDER BY ts, until) AS island FROM (
+		  SELECT *, coalesce(ts > max(until) OVER (PARTITION BY k ORDER BY ts, until ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS starts FROM (
+		  SELECT k, v, ts, ts + interval '400 ms' + v % 3 * interval '100 ms' AS until FROM below('sessions')) b) f) g GROUP BY k, island} ],
 	copied => [
 		q{SELECT k, v, ts FROM s WHERE v % 2 = 0}, 'append',
 		q{SELECT k, v, ts FROM below('copied') WHERE v % 2 = 0} ],
@@ -103,7 +110,7 @@ my %queries = (
 		  WHERE b.ts IS NOT NULL OR a.ts <= (SELECT watermark FROM upto WHERE name = 'joined') - interval '20.001 seconds'} ]);
 
 # Those that run; a test may ask for more.
-my @names = ('appended', 'copied', 'updated');
+my @names = ('appended', 'copied', 'sessions', 'updated');
 
 sub also { push @names, @_; }
 
@@ -166,7 +173,7 @@ sub differences
 {
 	my ($node, $name) = @_;
 	my $wanted = $queries{$name}[2];
-	my $columns = { appended => 'w, k, n, sv', updated => 'name, n, sv, last', copied => 'k, v, ts', joined => 'k, v, ts, bv', handled => 'k, upto, n, sv' }->{$name};
+	my $columns = { appended => 'w, k, n, sv', updated => 'name, n, sv, last', sessions => 'w, k, n, sv, d', copied => 'k, v, ts', joined => 'k, v, ts, bv', handled => 'k, upto, n, sv' }->{$name};
 	my $sql = qq{
 		WITH want AS MATERIALIZED ($wanted), have AS MATERIALIZED (SELECT $columns FROM ${name}_sink),
 		lost AS (SELECT * FROM want EXCEPT ALL SELECT * FROM have),
