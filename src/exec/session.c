@@ -23,7 +23,8 @@
  *		append: emit what closes; update: what was touched; complete: everything
  *
  * Sessions of a key are read and written together: it is found by one look-up, and
- * a row can join any of them.
+ * a row can join any of them. Where a key has very many they lie in pieces, of which
+ * only those are read and written that are touched or due.
  *
  * Stores:
  *	 0	the key's bytes (group_key.h), no expiry; value: its sessions (session_key.h)
@@ -31,6 +32,8 @@
  *		of the key's sessions. A session that grows leaves its entry where it is: when
  *		that comes due the key is looked at, and has another entry from then on.
  *	 2	an empty key; value: varint 1 (version), varint number of open sessions.
+ *	 3	the key's bytes as first seen and 8 bytes, the number of a piece; value: its
+ *		sessions (session_key.h)
  */
 #include "postgres.h"
 
@@ -48,6 +51,7 @@
 #include "exec/session_key.h"
 #include "time/watermark.h"
 
+#define NSTORES			4
 #define BOOKS_VERSION	1
 #define ENTRY_VERSION	1
 #define KEY_BUFFER		(1024 * 1024)	/* bytes of keys after which rows are applied */
@@ -88,7 +92,7 @@ typedef struct SessionOperator
 	int64		open_before;	/* sessions, as the batch found them */
 	int64		open;
 	StringInfoData value;		/* being encoded */
-	StringInfoData encoded;		/* values of one session */
+	SxSessionPieces pieces;
 	Datum	   *row;			/* being emitted */
 	bool	   *row_nulls;
 	char	   *single_values;
@@ -114,13 +118,13 @@ session_state_operators(const SxPlanOperator *plan, SxStateOperator *result)
 {
 	SxGroupKey *key = sx_group_key_make(plan);
 
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < NSTORES; i++)
 	{
 		result[i].id = SX_STORE_ID(plan->id, i);
-		result[i].equal = key->bytewise || i == 2 ? NULL : sx_group_key_equal;
+		result[i].equal = key->bytewise || i >= 2 ? NULL : sx_group_key_equal;
 		result[i].equal_arg = key;
 	}
-	return 3;
+	return NSTORES;
 }
 
 /* ---------- how many sessions there are ---------- */
@@ -172,8 +176,8 @@ session_begin(SxOperator *base)
 	SessionOperator *op = (SessionOperator *) base;
 	const SxPlanOperator *plan = base->plan;
 
-	op->late = plan->watermarked ? base->batch->late : SX_TIME_UNSET;
-	op->evict = plan->watermarked ? base->batch->evict : SX_TIME_UNSET;
+	op->late = plan->watermarked ? base->late : SX_TIME_UNSET;
+	op->evict = plan->watermarked ? base->evict : SX_TIME_UNSET;
 	op->context = CurrentMemoryContext;
 	sx_group_key_begin(op->key);
 	sx_agg_calls_begin(op->calls);
@@ -189,7 +193,7 @@ session_begin(SxOperator *base)
 	op->merges_allocated = 64;
 	op->merges = palloc(op->merges_allocated * sizeof(Merge));
 	initStringInfo(&op->value);
-	initStringInfo(&op->encoded);
+	sx_session_pieces_begin(&op->pieces, base->state, SX_STORE_ID(plan->id, 3), &op->form, op->calls);
 	op->row = palloc0((plan->output->natts + 1) * sizeof(Datum));
 	op->row_nulls = palloc0((plan->output->natts + 1) * sizeof(bool));
 	op->single_values = palloc(op->calls->size + 1);
@@ -285,7 +289,7 @@ static SxSession *
 place_row(SessionOperator *op, SxSessionKey *key, TimestampTz start, TimestampTz end)
 {
 	SxSession  *absorbed;
-	SxSession  *session = sx_session_key_place(key, start, end, &absorbed);
+	SxSession  *session = sx_session_key_place(key, &op->pieces, start, end, &absorbed);
 
 	while (absorbed != NULL)
 	{
@@ -561,9 +565,26 @@ is_due(const SessionOperator *op, const SxSession *session)
 	return session->end <= op->evict;
 }
 
+/* Sessions that close must not lie in pieces: then they are the first items. */
+static void
+open_due_pieces(SessionOperator *op, SxSessionKey *key)
+{
+	int			i = 0;
+
+	while (i < key->n && key->sessions[i]->start < op->evict)
+	{
+		if (key->sessions[i]->is_piece)
+			sx_session_pieces_open(&op->pieces, key, i);
+		else if (is_due(op, key->sessions[i]))
+			i++;
+		else
+			break;
+	}
+}
+
 /*
  * Takes the sessions that close off the key, into *closed; how many. They are the
- * first ones: ends are in the order of starts.
+ * first ones: ends are in the order of starts. No piece has any.
  */
 static int
 take_due(SessionOperator *op, SxSessionKey *key, SxSession ***closed)
@@ -585,6 +606,7 @@ put_key(SessionOperator *op, SxSessionKey *key)
 {
 	SxStateKey	state = state_key(op, &key->group, 0, SX_STATE_NEVER);
 	SxStateKey	entry;
+	const SxSession *first;
 	const char	entry_value = ENTRY_VERSION;
 
 	if (key->n == 0)
@@ -593,20 +615,22 @@ put_key(SessionOperator *op, SxSessionKey *key)
 			sx_state_remove(op->base.state, &state);
 		return;
 	}
+	/* what is in a piece was there before, so that the key is due in time for it */
+	first = key->sessions[0];
 	if (op->base.plan->watermarked &&
-		(key->due <= op->evict || key->due > key->sessions[0]->end))
+		(key->due <= op->evict || (!first->is_piece && key->due > first->end)))
 	{
 		if (key->due != SX_STATE_NEVER && key->due > op->evict)
 		{
 			entry = state_key(op, &key->group, 1, key->due);
 			sx_state_remove(op->base.state, &entry);
 		}
-		key->due = key->sessions[0]->end;
+		key->due = first->is_piece ? first->start + 1 : first->end;
 		entry = state_key(op, &key->group, 1, key->due);
 		sx_state_put(op->base.state, &entry, &entry_value, 1);
 	}
 	resetStringInfo(&op->value);
-	sx_session_key_encode(key, &op->form, op->calls, &op->encoded, &op->value);
+	sx_session_key_encode(key, &op->pieces, &op->value);
 	sx_state_put(op->base.state, &state, op->value.data, op->value.len);
 }
 
@@ -639,7 +663,8 @@ finish_touched(SessionOperator *op)
 			CHECK_FOR_INTERRUPTS();
 			prefetch_keys(op, i);
 		}
-		progress->rows_updated += key->n;
+		progress->rows_updated += sx_session_key_count(key);
+		open_due_pieces(op, key);
 		for (const SxSession *session = key->absorbed; session != NULL; session = session->next)
 			progress->rows_removed++;
 		if (op->base.mode == SX_OUTPUT_UPDATE)
@@ -658,7 +683,7 @@ finish_touched(SessionOperator *op)
 				emit(op, key, closed[c]);
 		}
 		progress->rows_removed += nclosed;
-		op->open += key->n - key->nstored;
+		op->open += sx_session_key_count(key) - key->nstored;
 	}
 }
 
@@ -689,6 +714,7 @@ close_key(SessionOperator *op, const SxStateKey *entry, const SxStateValue *valu
 	sx_session_key_decode(&key, &op->form, value);
 	if (key.due > op->evict)
 		return;					/* it has another entry */
+	open_due_pieces(op, &key);
 	nclosed = take_due(op, &key, &closed);
 	put_key(op, &key);
 	if (op->base.mode == SX_OUTPUT_APPEND)
@@ -791,20 +817,25 @@ close_due(SessionOperator *op)
 	sx_state_expire(op->base.state, by_time, op->evict);
 }
 
-/* An SxStateVisit: complete mode. */
+/* An SxStateVisit: complete mode; a key or a piece of one. */
 static bool
 emit_stored(void *arg, const SxStateKey *state, const SxStateValue *value)
 {
 	SessionOperator *op = arg;
 	SxSessionKey key = {.due = SX_STATE_NEVER};
 	MemoryContext oldcontext = MemoryContextSwitchTo(op->scan);
+	bool		is_piece = state->op == op->pieces.store;
 
 	CHECK_FOR_INTERRUPTS();
 	key.group.key = state->bytes;
-	key.group.keylen = state->len;
-	sx_session_key_decode(&key, &op->form, value);
+	key.group.keylen = is_piece ? state->len - sizeof(uint64) : state->len;
+	if (is_piece)
+		sx_session_piece_decode(&key, &op->form, value);
+	else
+		sx_session_key_decode(&key, &op->form, value);
 	for (int i = 0; i < key.n; i++)
-		emit(op, &key, key.sessions[i]);
+		if (!key.sessions[i]->is_piece)
+			emit(op, &key, key.sessions[i]);
 	MemoryContextSwitchTo(oldcontext);
 	MemoryContextReset(op->scan);
 	return true;
@@ -815,6 +846,7 @@ emit_all(SessionOperator *op)
 {
 	op->scan = AllocSetContextCreate(op->context, "streamx sessions", ALLOCSET_DEFAULT_SIZES);
 	sx_state_scan(op->base.state, op->base.plan->id, SX_STATE_NEVER, emit_stored, op);
+	sx_state_scan(op->base.state, op->pieces.store, SX_STATE_NEVER, emit_stored, op);
 	MemoryContextDelete(op->scan);
 }
 

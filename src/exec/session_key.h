@@ -2,15 +2,31 @@
  * session_key.h
  *		The open sessions of one key: in order of time, and as bytes.
  *
- * Bytes, version 1:
+ * Where there are many, those that lie beside each other are put away in pieces,
+ * so that a batch doesn't rewrite all of them:
+ *
+ *	 |--piece 0--|--piece 1--|-a-|  |-b-||--piece 3--|-c-|
+ *
+ * A piece that a row touches, or that comes due, becomes its sessions again.
+ *
+ * Bytes of a key, version 1:
  *	 byte		version
  *	 key		varint length and bytes, where equal keys can have unequal bytes (the
  *				first ones seen stand for all)
  *	 8 bytes	when the key is due, if sessions close at all
- *	 varint		number of sessions; for each in order of time:
+ *	 varint		the number that the next piece gets
+ *	 items
+ *
+ * Bytes of a piece, version 1: version and key as above, items without pieces.
+ *
+ * Items:
+ *	 varint		how many; for each in order of time:
  *		varint		start, folded; from the second on: less the end before it
  *		varint		end less start
- *		varint		length of the values, values (aggregate_call.h)
+ *		varint		a session: twice the length of its values, then the values
+ *					(aggregate_call.h); a piece: twice the number of its sessions, and
+ *					one; then
+ *		varint		the piece's number
  */
 #ifndef SX_EXEC_SESSION_KEY_H
 #define SX_EXEC_SESSION_KEY_H
@@ -18,11 +34,15 @@
 #include "exec/aggregate_call.h"
 #include "exec/group_table.h"
 
+/* A session, or a piece of several: then start, end, piece and count are set. */
 typedef struct SxSession
 {
 	TimestampTz start;
 	TimestampTz end;
 	bool		touched;		/* by a row of this batch */
+	bool		is_piece;
+	uint32		count;			/* of its sessions */
+	uint64		piece;			/* its number */
 
 	/* as the state has it */
 	bool		stored;
@@ -40,10 +60,11 @@ typedef struct SxSessionKey
 {
 	SxGroup		group;
 	int64		due;			/* there is an entry that says to look at it then; SX_STATE_NEVER: none */
-	int			nstored;		/* sessions that the state has */
+	int64		nstored;		/* sessions that the state has */
+	uint64		next_piece;
 	int			n;
 	int			allocated;
-	SxSession **sessions;		/* in order of time; no two touch */
+	SxSession **sessions;		/* and pieces, in order of time; no two touch */
 	SxSession  *absorbed;		/* stored ones that others took in */
 } SxSessionKey;
 
@@ -54,20 +75,46 @@ typedef struct SxSessionForm
 	bool		has_due;
 } SxSessionForm;
 
+/* Reads and writes the pieces of keys. */
+typedef struct SxSessionPieces
+{
+	SxState    *state;
+	uint16		store;			/* of pieces: bytes of the key, 8 bytes the piece's number */
+	const SxSessionForm *form;
+	SxAggCalls *calls;
+	StringInfoData key;
+	StringInfoData value;
+	StringInfoData encoded;		/* values of one session */
+} SxSessionPieces;
+
+extern void sx_session_pieces_begin(SxSessionPieces *pieces, SxState *state, uint16 store,
+									const SxSessionForm *form, SxAggCalls *calls);
+
+/*
+ * In place of the piece at index: its sessions, in CurrentMemoryContext. The state
+ * has the piece no more, so the key must be put.
+ */
+extern void sx_session_pieces_open(SxSessionPieces *pieces, SxSessionKey *key, int index);
+
 /* The bytes must stay; sessions are made in CurrentMemoryContext, without values. */
 extern void sx_session_key_decode(SxSessionKey *key, const SxSessionForm *form,
 								  const SxStateValue *value);
+extern void sx_session_piece_decode(SxSessionKey *key, const SxSessionForm *form,
+									const SxStateValue *value);
 
-/* Appends to out; scratch is written over. */
-extern void sx_session_key_encode(const SxSessionKey *key, const SxSessionForm *form,
-								  SxAggCalls *calls, StringInfo scratch, StringInfo out);
+/* Appends to out, and puts away what is too much; key->sessions stay as they are. */
+extern void sx_session_key_encode(SxSessionKey *key, SxSessionPieces *pieces, StringInfo out);
+
+/* How many there are, with those in pieces. */
+extern int64 sx_session_key_count(const SxSessionKey *key);
 
 /*
  * The session of a row whose own window is [start, end): that which it overlaps or
  * touches, or a new one, in CurrentMemoryContext. If there are several the first
  * one takes in the others; these are listed in *absorbed, by next.
  */
-extern SxSession *sx_session_key_place(SxSessionKey *key, TimestampTz start, TimestampTz end,
+extern SxSession *sx_session_key_place(SxSessionKey *key, SxSessionPieces *pieces,
+									   TimestampTz start, TimestampTz end,
 									   SxSession **absorbed);
 
 #endif

@@ -39,6 +39,15 @@ SELECT run('append_' || store, $$SELECT tumble(ts, '1 minute') AS w, t, count(*)
 SELECT run('complete', $$SELECT hop(ts, '1 minute', '30 seconds') AS w, min(t) AS t, percentile_disc(0.5) WITHIN GROUP (ORDER BY n) AS p FROM s WHERE k < 50 GROUP BY w HAVING count(*) > 1$$, 'complete');
 SELECT run('plain', $$SELECT s.k, s.t || b.name AS t FROM s JOIN (VALUES (1, 'one'), (2, 'two')) b(k, name) USING (k)
 	UNION ALL SELECT k, NULL FROM s WHERE k > 2990$$, 'append');
+-- many open sessions of a key lie in pieces
+SELECT run('sessions_' || store, $$SELECT session(ts, interval '200 ms' + k % 3 * interval '100 ms') AS w, t, count(*) AS n, array_agg(k ORDER BY k) AS ks FROM s WHERE t <> 'copied' GROUP BY w, t$$, 'update',
+	jsonb_build_object('state_store', store, 'state_memory', '1MB'),
+	$$SELECT tstzrange(min(ts), max(until)) AS w, t, count(*) AS n, array_agg(k ORDER BY k) AS ks FROM (
+	  SELECT *, count(*) FILTER (WHERE starts) OVER (PARTITION BY t ORDER BY ts, until) AS island FROM (
+	  SELECT *, coalesce(ts > max(until) OVER (PARTITION BY t ORDER BY ts, until ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS starts FROM (
+	  SELECT *, ts + interval '200 ms' + k % 3 * interval '100 ms' AS until FROM s WHERE t <> 'copied') b) f) g GROUP BY t, island$$) FROM unnest('{rocksdb,table}'::text[]) store;
+SELECT run('distinct', $$SELECT DISTINCT t, k % 50 AS k FROM s WHERE t <> 'copied'$$, 'append');
+SELECT create_query('once', 'SELECT DISTINCT ON (within_watermark(n)) n, t FROM s', sink => 'once');
 SELECT run('joined_' || store, $$SELECT a.k, a.t, b.k AS bk, b.n FROM (SELECT * FROM s WHERE t ~ '^group|^second|^third') a LEFT JOIN s b ON a.n = b.n AND b.k < 1000 AND b.ts BETWEEN a.ts AND a.ts + interval '10 seconds'$$, 'append',
 	jsonb_build_object('state_store', store, 'state_memory', '1MB'),
 	$$SELECT a.k, a.t, b.k AS bk, b.n FROM (SELECT * FROM s WHERE t ~ '^group|^second|^third') a LEFT JOIN s b ON a.n = b.n AND b.k < 1000 AND b.ts BETWEEN a.ts AND a.ts + interval '10 seconds'

@@ -14,12 +14,12 @@ CREATE FOREIGN TABLE es (id int, n numeric, t text, v bigint, gap interval, ts t
 CREATE TABLE es_rows (batch int, id serial, n numeric, t text, v bigint, gap interval, ts timestamptz);
 -- numbers of unequal scales, NULLs; gaps of none, zero and less; times that are none, and some that come late
 INSERT INTO es_rows (batch, n, t, v, gap, ts)
-SELECT batch, CASE WHEN i % 50 = 0 THEN NULL WHEN i % 2 = 0 THEN (random() * 300)::int::numeric(10,0) ELSE (random() * 300)::int::numeric(10,2) END,
+SELECT batch, CASE WHEN i % 50 = 0 THEN NULL WHEN i % 2 = 0 THEN (random() * 160)::int::numeric(10,0) ELSE (random() * 160)::int::numeric(10,2) END,
 	md5(i::text), CASE WHEN i % 9 <> 0 THEN (random() * 1000)::int END,
 	CASE WHEN i % 40 = 0 THEN NULL WHEN i % 41 = 0 THEN '0' WHEN i % 43 = 0 THEN '-3 s' ELSE (random() * 5000)::int * interval '1 ms' END,
 	CASE WHEN i % 97 = 0 THEN NULL WHEN i % 101 = 0 THEN 'infinity' ELSE
 	timestamptz '2026-01-15 10:00Z' + batch * interval '20 s' + (random() * 60000)::int * interval '1 ms' END
-FROM generate_series(1, 6) batch, generate_series(1, 1500) i;
+FROM generate_series(1, 6) batch, generate_series(1, 800) i;
 
 -- Two values make one by combine functions, with or without bytes of their own, or by their arguments.
 CREATE AGGREGATE es_xor(bigint) (sfunc = int8xor, stype = bigint, initcond = '0');
@@ -35,7 +35,7 @@ INSERT INTO es_queries SELECT name || '_' || store, format(query, :'columns'), m
 	('es_update_few', $$SELECT session(ts, '2 s') AS w, n, %s FROM es GROUP BY w, n HAVING count(*) < 3$$, 'update', false, true, 3),
 	('es_complete', $$SELECT session(ts, '2 s') AS w, n, %s FROM es GROUP BY w, n$$, 'complete', false, true, NULL),
 	('es_complete_gaps', $$SELECT session(ts, gap) AS w, n, %s FROM es GROUP BY w, n$$, 'complete', true, true, NULL)) q(name, query, mode, per_row, keyed, having_less),
-	(VALUES ('rocksdb'), ('table')) s(store);
+	LATERAL (SELECT CASE WHEN name ~ 'gaps|few|alone' THEN 'table' ELSE 'rocksdb' END) s(store);
 
 -- Batch by batch: open sessions and the rows that are not late are merged, then those that have ended close.
 CREATE FUNCTION es_reference(per_row bool, keyed bool, closes bool) RETURNS TABLE (n numeric, st timestamptz, en timestamptz, ids int[], closed bool)
@@ -192,6 +192,71 @@ SELECT results_eq('SELECT op, k, lower(w), upper(w), n FROM ec_seen WHERE batch 
 	('upsert', 'b', '2026-01-15 10:00:00Z', '2026-01-15 10:00:10Z', 2)$$, 'the windows of those that became one are deleted; one that stays as it is, is not');
 SELECT set_eq('TABLE ec_bounds', $$VALUES ('2026-01-15 10:00:25Z'::timestamptz, 'a', 3::bigint), ('2026-01-15 10:00:10Z', 'b', 2)$$, 'the end of a session is a key of its rows');
 
+-- A key with thousands of open sessions: a batch writes those that it touches. Then rows that join
+-- sessions of several pieces, that lie within a piece or before all, and a watermark in the midst.
+CREATE FOREIGN TABLE em (n numeric, v int, ts timestamptz OPTIONS (watermark '3 hours')) SERVER streamx;
+CREATE TABLE em_rows (n numeric, v int, ts timestamptz);
+CREATE FUNCTION em_sessions(closed_by timestamptz) RETURNS TABLE (w tstzrange, n numeric, vs int[]) LANGUAGE sql AS $$
+	SELECT tstzrange(min(ts), max(ts) + interval '1 s'), n, array_agg(v ORDER BY v) FROM (
+		SELECT *, count(*) FILTER (WHERE starts) OVER (PARTITION BY n ORDER BY ts) AS island FROM (
+			SELECT *, coalesce(ts > lag(ts) OVER (PARTITION BY n ORDER BY ts) + interval '1 s', true) AS starts FROM em_rows) s) i
+	GROUP BY n, island HAVING max(ts) + interval '1 s' <= closed_by
+$$;
+SELECT create_query('em_' || mode || '_' || store, 'SELECT session(ts, ''1 s'') AS w, n, array_agg(v ORDER BY v) AS vs FROM em GROUP BY w, n',
+	sink => 'em_' || mode || '_' || store, output_mode => mode, options => jsonb_build_object('state_store', store))
+	FROM (VALUES ('append', 'table'), ('update', 'rocksdb'), ('complete', 'rocksdb')) q(mode, store) \g /dev/null
+CREATE VIEW em_names AS SELECT name, CASE WHEN name LIKE '%append%' THEN '-infinity' ELSE 'infinity' END::timestamptz AS closed_by FROM streamx.queries WHERE name LIKE 'em\_%';
+CREATE PROCEDURE em_put(n numeric, vs int[], at interval[]) LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO em_rows SELECT n, v, timestamptz '2026-01-15 10:00Z' + a FROM unnest(vs, at) r(v, a);
+	INSERT INTO em SELECT n, v, timestamptz '2026-01-15 10:00Z' + a FROM unnest(vs, at) r(v, a);
+	COMMIT;
+	PERFORM stop_query(name), start_query(name) FROM em_names;
+	COMMIT;
+	PERFORM process_all_available(name) FROM em_names;
+	COMMIT;
+END $$;
+CREATE FUNCTION em_numbers(low int, high int) RETURNS int[] LANGUAGE sql AS 'SELECT ARRAY(SELECT generate_series(low, high))';
+CREATE FUNCTION em_times(low int, high int, step interval) RETURNS interval[] LANGUAGE sql AS 'SELECT ARRAY(SELECT i * step FROM generate_series(low, high) i)';
+CREATE FUNCTION em_right(watermark timestamptz) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	q record;
+BEGIN
+	FOR q IN SELECT * FROM em_names ORDER BY name LOOP
+		RETURN NEXT set_eq(format('TABLE %I', q.name), format('SELECT * FROM em_sessions(%L)', greatest(q.closed_by, watermark)), q.name || ' has what it should by watermark ' || watermark);
+	END LOOP;
+END $$;
+CALL em_put(1.0, em_numbers(1, 3000), em_times(1, 3000, '4 s'));
+SELECT em_right('2026-01-15 10:20Z');
+CREATE FUNCTION em_log() RETURNS bigint LANGUAGE sql AS $$
+	SELECT sum((xpath('/row/n/text()', query_to_xml(format('SELECT coalesce(sum(octet_length(data)), 0) AS n FROM %s', c.oid::regclass), false, true, '')))[1]::text::bigint)::bigint
+	FROM pg_class c, streamx.query q WHERE q.name = 'em_update_rocksdb' AND c.relname LIKE format('state\_log\_%s\_%%', q.id) AND c.relkind = 'r'
+$$;
+CREATE PROCEDURE em_put_few() LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1 .. 40 LOOP
+		INSERT INTO em_rows SELECT 1, 7000 + i, '2026-01-15 13:19:52.5Z';
+		INSERT INTO em SELECT 1.00, 7000 + i, '2026-01-15 13:19:52.5Z';
+		COMMIT;
+		PERFORM process_all_available('em_update_rocksdb');
+		COMMIT;
+	END LOOP;
+END $$;
+SELECT em_log() AS em_log \gset
+CALL em_put_few();
+SELECT cmp_ok(em_log() - :em_log, '<', 1000000::bigint, 'batches of a row do not write all sessions of its key');
+CALL em_put(1, '{7102,7103,7104,7105,7106,7107}', '{5001 s,5000 s,7003 s,5003 s,7001 s,6000.5 s}');
+SELECT em_right('2026-01-15 10:20Z');
+CALL em_put(1, em_numbers(8001, 8300), em_times(8001, 8300, '1 s'));
+SELECT em_right('2026-01-15 10:20Z');
+CALL em_put(2, '{9001}', '{18000 s}');
+SELECT em_right('2026-01-15 12:00Z');
+CALL em_put(1, '{9002,9003}', '{7201 s,12000.5 s}');
+SELECT em_right('2026-01-15 12:00Z');
+CALL em_put(2, '{9004}', '{36000 s}');
+SELECT em_right('2026-01-15 17:00Z');
+SELECT is(last_progress(name) #>> '{stateOperators,0,numRowsTotal}', '1', 'one is open in ' || name) FROM em_names WHERE name !~ 'complete' ORDER BY name;
+
 -- What is refused
 SELECT throws_ok($$SELECT create_query('ec_no', 'SELECT session(ts, ''10 s'') AS w, count(*) AS n FROM ec GROUP BY w, k', sink => 'ec_no', output_mode => 'update')$$,
 	'42P10', NULL, 'update mode needs the whole key');
@@ -213,5 +278,5 @@ SELECT throws_like($$SELECT create_query('ec_no', 'SELECT session(ts, ''10 s'') 
 	'query "ec_no" has a column "op"', 'its name is taken');
 
 SELECT drop_query(name) FROM streamx.queries \g /dev/null
-DROP FOREIGN TABLE es, ec, ec_out;
+DROP FOREIGN TABLE es, ec, ec_out, em;
 SELECT finish();

@@ -72,13 +72,14 @@ my @listed = ('count(DISTINCT v)', 'array_agg(v ORDER BY v)', 'percentile_disc(0
 sub draw
 {
 	my %d;
+	$d{many} = rand() < 0.2;	# open sessions of a key: they lie in pieces
 	$d{unit} = pick(1, 1000, 1000000, 1000000, 60000000);	# microseconds
 	$d{own} = rand() < 0.4;		# a gap for each row
 	$d{gap} = $d{own} ? pick("v * interval '$d{unit} microseconds'", "CASE WHEN name = 'a' THEN interval '" . 3 * $d{unit} . " microseconds' ELSE v * interval '$d{unit} microseconds' END")
 	  : "interval '" . (1 + int(rand(9))) * $d{unit} . " microseconds'";
 	$d{mode} = pick('append', 'append', 'update', 'update', 'update', 'complete');
 	$d{small} = $d{mode} ne 'append' && rand() < 0.3;	# small batches: then nothing may be late
-	$d{delay} = $d{small} ? '30000 days' : int(rand(30)) * $d{unit} . ' microseconds';
+	$d{delay} = $d{small} ? '30000 days' : int(rand($d{many} ? 5000 : 30)) * $d{unit} . ' microseconds';
 	$d{watermark} = $d{mode} eq 'append' || rand() < 0.8;
 	$d{keys} = pick([], ['k'], ['k'], ['k', 'name'], ['name'], ['v % 2'], ['n']);
 	$d{window} = pick('w', 'w', 'upper(w)');
@@ -130,7 +131,7 @@ sub rows
 	for (1 .. $n)
 	{
 		my $ts = rand() < 0.03 ? pick('NULL', "'infinity'", "'-infinity'")
-		  : "timestamptz '$d->{epoch}' + " . (int($clock / $d->{unit}) + int((rand() - 0.8) * pick(10, 30, 100))) * $d->{unit} . " * interval '1 microsecond'";
+		  : "timestamptz '$d->{epoch}' + " . (int($clock / $d->{unit}) + int((rand() - 0.8) * ($d->{many} ? 5000 : pick(10, 30, 100)))) * $d->{unit} . " * interval '1 microsecond'";
 		push @rows, '(' . join(', ', pick('NULL', 0 .. 3), pick('NULL', "'a'", "'b'", "'" . 'c' x 300 . "'"),
 			pick('NULL', -3 .. 9), pick('NULL', '1', '1.0', '1.00', '2', '2.50'), $ts) . ')';
 	}
@@ -190,7 +191,7 @@ while ($number < $wanted)
 	for my $step (1 .. 3 + int(rand(8)))
 	{
 		$clock += int(rand() * pick(0, 1, 1, 2, 10) * 10) * $d->{unit};
-		my $n = 1 + int(rand(60));
+		my $n = 1 + int(rand($d->{many} ? 300 : 60));
 		my $rows = rows($d, $clock, $n);
 		my $late = last_watermark($q);
 		$node->sql("BEGIN; CREATE TEMP TABLE now_in ON COMMIT DROP AS SELECT $first + row_number() OVER () AS id, k::int, name, v::int, n::numeric, ts::timestamptz FROM (VALUES $rows) AS r (k, name, v, n, ts);"
