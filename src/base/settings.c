@@ -23,6 +23,7 @@ int			sx_external_sinks = SX_EXTERNAL_ON;
 int			sx_max_failures_in_a_row = 3;
 int			sx_stop_timeout = 30000;
 char	   *sx_crash_point_setting = NULL;
+int			sx_chunk_rows = 1024;
 
 static const struct config_enum_entry external_sinks_options[] = {
 	{"on", SX_EXTERNAL_ON, false},
@@ -63,6 +64,11 @@ sx_settings_define(void)
 							&sx_batches_to_retain, 100, 2, 1000000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 #ifdef SX_CRASH_POINTS
+	DefineCustomIntVariable("streamx.chunk_rows",
+							"Rows that operators look at together (test builds only).",
+							NULL,
+							&sx_chunk_rows, 1024, 1, 1024,
+							PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("streamx.crash_point",
 							   "Lets a worker die at a named place (test builds only).",
 							   NULL,

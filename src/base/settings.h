@@ -17,6 +17,7 @@ extern int	sx_external_sinks;		/* SxExternalSinks */
 extern int	sx_max_failures_in_a_row;	/* deterministic failures before FAILED */
 extern int	sx_stop_timeout;		/* ms */
 extern char *sx_crash_point_setting;	/* streamx.crash_point, test builds only */
+extern int	sx_chunk_rows;			/* streamx.chunk_rows, test builds only */
 
 typedef enum SxExternalSinks
 {

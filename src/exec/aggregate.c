@@ -460,7 +460,7 @@ aggregate_receive(SxOperator *op, int input, TupleTableSlot *slot)
 	SxAggregate *agg = (SxAggregate *) op;
 
 	sx_chunk_add(agg->chunk, slot);
-	if (agg->chunk->nrows == SX_CHUNK_ROWS)
+	if (sx_chunk_full(agg->chunk))
 		process_chunk(agg);
 	return true;
 }

@@ -13,6 +13,8 @@
 #include "access/tupdesc.h"
 #include "executor/tuptable.h"
 
+#include "base/settings.h"
+
 #define SX_CHUNK_ROWS	1024
 
 typedef struct SxChunkColumn
@@ -43,6 +45,17 @@ extern void sx_chunk_need(SxChunk *chunk, TupleDesc desc, AttrNumber attnum);
 extern void sx_chunk_begin(SxChunk *chunk);
 extern void sx_chunk_add(SxChunk *chunk, TupleTableSlot *slot);
 extern void sx_chunk_clear(SxChunk *chunk);
+
+/* Time to work on it. Tests draw smaller ones, so that whatever a chunk ends with is met. */
+static inline bool
+sx_chunk_full(const SxChunk *chunk)
+{
+#ifdef SX_CRASH_POINTS
+	if (chunk->nrows >= sx_chunk_rows)
+		return true;
+#endif
+	return chunk->nrows == SX_CHUNK_ROWS;
+}
 
 static inline const SxChunkColumn *
 sx_chunk_column(const SxChunk *chunk, AttrNumber attnum)

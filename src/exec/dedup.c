@@ -264,7 +264,7 @@ dedup_receive(SxOperator *op, int input, TupleTableSlot *slot)
 	Dedup	   *dedup = (Dedup *) op;
 
 	sx_chunk_add(dedup->chunk, slot);
-	if (dedup->chunk->nrows == SX_CHUNK_ROWS)
+	if (sx_chunk_full(dedup->chunk))
 		process_chunk(dedup);
 	return true;
 }

@@ -478,7 +478,7 @@ session_receive(SxOperator *base, int input, TupleTableSlot *slot)
 	SessionOperator *op = (SessionOperator *) base;
 
 	sx_chunk_add(op->chunk, slot);
-	if (op->chunk->nrows == SX_CHUNK_ROWS)
+	if (sx_chunk_full(op->chunk))
 		process_chunk(op);
 	return true;
 }
