@@ -6,6 +6,7 @@
 #	make check				every test; SUITES="regress kafka" for some of them
 #	make oracle				the recorded Spark cases; CASES=folder for others, LONG=1 in every form
 #	make crash				the long form of the crash matrix
+#	make property			random queries and trouble; RUNS=2000, SEED=, ONLY=number of a run
 #	make check16, check17, check18	builds for another PostgreSQL, runs most tests, upgrades to it
 #	make valgrind			a representative part under valgrind
 #	make asan				most tests under the address sanitizer, half an hour; SUITES="tap" TESTS="segments"
@@ -16,7 +17,7 @@ all:
 
 # The goals that set up the machine themselves must work without pg_config, so they
 # stand apart from PGXS (which has a "check" of its own).
-SCRIPTED = demo check oracle crash check16 check17 check18 valgrind asan lint indent bench
+SCRIPTED = demo check oracle crash property check16 check17 check18 valgrind asan lint indent bench
 
 ifneq ($(filter-out $(SCRIPTED),$(or $(MAKECMDGOALS),all)),)
 
@@ -93,6 +94,8 @@ oracle:
 	@CASES='$(CASES)' SX_ORACLE_LONG='$(LONG)' test/harness/check.sh --verbose oracle
 crash:
 	@SX_CRASH_LONG=1 test/harness/check.sh --verbose crash
+property:
+	@SX_PROPERTY="--runs $(or $(RUNS),2000) $(if $(SEED),--seed '$(SEED)') $(if $(ONLY),--only $(ONLY))" test/harness/check.sh --verbose property
 valgrind:
 	@test/harness/check.sh --verbose valgrind
 asan:

@@ -524,7 +524,7 @@ join_receive(SxOperator *op, int input, TupleTableSlot *slot)
 	if (input == 1)
 		end_left(join);
 	sx_chunk_add(chunk, slot);
-	if (chunk->nrows == SX_CHUNK_ROWS)
+	if (sx_chunk_full(chunk))
 		process_chunk(join, input);
 	return true;
 }

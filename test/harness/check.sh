@@ -11,7 +11,7 @@ ASAN_FLAGS=
 
 verbose=
 [ "${1:-}" = --verbose ] && { verbose=1; shift; }
-suites=${*:-lint regress isolation tap kafka oracle docs crash valgrind}
+suites=${*:-lint regress isolation tap kafka oracle property docs crash valgrind}
 started=$SECONDS
 
 # seconds that a suite may take
@@ -25,6 +25,7 @@ limit_of()
 		tap)       echo 900 ;;
 		kafka)     echo 1500 ;;
 		oracle)    [ -n "${SX_ORACLE_LONG:-}" ] && echo 3600 || echo 420 ;;
+		property)  [ -n "${SX_PROPERTY:-}" ] && echo 14400 || echo 300 ;;
 		docs)      echo 240 ;;
 		crash)     [ -n "${SX_CRASH_LONG:-}" ] && echo 14400 || echo 420 ;;
 		upgrade)   echo 300 ;;
@@ -109,7 +110,7 @@ for suite in $suites; do
 	begin=$SECONDS
 	log=$LOGS/$suite.log
 	run() { as_server env WORK="$WORK" PG_CONFIG="$PG_CONFIG" CI="${CI:-}" CASES="${CASES:-}" TESTS="${TESTS:-}" \
-			SX_CRASH_LONG="${SX_CRASH_LONG:-}" SX_ORACLE_LONG="${SX_ORACLE_LONG:-}" SX_OLD_BIN="$OLD_BIN" STORES="${STORES:-}" SX_KAFKA_CACHE="$SX_KAFKA_CACHE" \
+			SX_CRASH_LONG="${SX_CRASH_LONG:-}" SX_ORACLE_LONG="${SX_ORACLE_LONG:-}" SX_PROPERTY="${SX_PROPERTY:-}" SX_OLD_BIN="$OLD_BIN" STORES="${STORES:-}" SX_KAFKA_CACHE="$SX_KAFKA_CACHE" \
 			SX_ASAN="${SX_ASAN:-}" timeout -k 15 "$(limit_of "$suite")" bash "$SRC/test/harness/suite.sh" "$suite"; }
 	# in the background, so that a Ctrl-C is answered at once
 	if [ -n "$verbose" ]; then

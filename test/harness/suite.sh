@@ -161,6 +161,14 @@ suite_oracle()
 	[ $f = 0 ]
 }
 
+# Random queries and trouble: a hundred, or as many as fit into a minute.
+suite_property()
+{
+	mkdir -p "$WORK/property"
+	start_cluster "$WORK/property" "fsync = off" "max_connections = 50" "autovacuum = off" || exit 1
+	"$PYTHON" test/property/run.py --suite ${SX_PROPERTY:---runs 100 --seconds 60}
+}
+
 suite_docs()
 {
 	mkdir -p "$WORK/docs"
