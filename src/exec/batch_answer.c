@@ -336,6 +336,12 @@ limit_unknown(const SxPlanOperator *op)
 	return "LIMIT lets through the rows that come first, and which ones did is not recorded";
 }
 
+static const char *
+session_unknown(const SxPlanOperator *op)
+{
+	return "a row that came when its session had closed began another: which rows did depends on when they came";
+}
+
 static const SxMeaning aggregate_meaning = {
 	.describe = aggregate_describe, .take = aggregate_take, .query = aggregate_query,
 };
@@ -345,10 +351,13 @@ static const SxMeaning dedup_meaning = {
 	.unknown = dedup_unknown, .caveat = dedup_caveat,
 };
 
+static const SxMeaning session_meaning = {.unknown = session_unknown};
+
 static const SxMeaning limit_meaning = {.unknown = limit_unknown};
 
 static const SxMeaning *const meanings[] = {
 	[SX_OPERATOR_AGGREGATE] = &aggregate_meaning,
+	[SX_OPERATOR_SESSION] = &session_meaning,
 	[SX_OPERATOR_DEDUP] = &dedup_meaning,
 	[SX_OPERATOR_JOIN] = &sx_join_meaning,
 	[SX_OPERATOR_LIMIT] = &limit_meaning,

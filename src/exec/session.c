@@ -457,6 +457,7 @@ process_chunk(SessionOperator *op)
 			op->base.progress->rows_late++;
 			continue;
 		}
+		op->base.progress->rows_taken++;
 		if (op->keys.len > KEY_BUFFER)
 			apply_updates(op);
 		update = &op->updates[op->nupdates++];
@@ -870,6 +871,7 @@ session_finish(SxOperator *base)
 
 const SxOperatorRoutine sx_session_routine = {
 	.name = "session",
+	.rows = SX_OPERATOR_TAKES,
 	.open = session_open,
 	.state_operators = session_state_operators,
 	.begin = session_begin,

@@ -36,7 +36,7 @@ def arguments():
 class Tally:
     def __init__(self):
         self.lock = threading.Lock()
-        self.passed = self.failed = self.refused = 0
+        self.passed = self.failed = self.refused = self.checked = 0
         self.kinds, self.trouble = {}, {}
 
     def add(self, counts, name):
@@ -58,6 +58,7 @@ def lane(number, jobs, options, tally, end):
         except (case.Wrong, psycopg2.Error, server.Lost) as e:
             verdict = "%s: %s" % (type(e).__name__, str(e).strip())
         with tally.lock:
+            tally.checked += one.checked
             if verdict is None:
                 tally.passed += 1
             elif verdict == "refused":
@@ -91,8 +92,8 @@ def main():
         thread.join()
     print("kinds: %s" % ", ".join("%s %d" % x for x in sorted(tally.kinds.items())))
     print("trouble: %s" % (", ".join("%s %d" % x for x in sorted(tally.trouble.items())) or "none"))
-    print("%d runs in %d s: %d passed, %d failed, %d refused by create_query" % (
-        tally.passed + tally.failed + tally.refused, time.time() - begin, tally.passed, tally.failed, tally.refused))
+    print("%d runs in %d s: %d passed (%d of them by verify(), too), %d failed, %d refused by create_query" % (
+        tally.passed + tally.failed + tally.refused, time.time() - begin, tally.passed, tally.checked, tally.failed, tally.refused))
     if not jobs.empty():
         print("%d runs were not begun" % jobs.qsize())
     if tally.passed == 0 or not jobs.empty() and end is None:
