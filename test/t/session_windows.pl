@@ -10,7 +10,7 @@
 # A step is one transaction and, unless batches are small, one batch; its rows are
 # judged by the watermark that the batch before it evicted by.
 #
-#	SX_WINDOWS=n	queries to draw (12)		SX_SEED=n	the seed, printed
+#	SX_WINDOWS=n	queries to draw (8)		SX_SEED=n	the seed, printed
 use strict;
 use warnings;
 
@@ -20,7 +20,7 @@ use Test::More;
 use lib $FindBin::Bin;
 use SxCluster;
 
-my $wanted = $ENV{SX_WINDOWS} || 12;
+my $wanted = $ENV{SX_WINDOWS} || 8;
 my $seed = $ENV{SX_SEED} || int(rand(1 << 30));
 srand($seed);
 diag("SX_SEED=$seed");
