@@ -163,4 +163,5 @@ def join_then_aggregate(d):
 
 
 KINDS = (tumbling, sliding, sessions, sessions, grouped, copied, distinct, within_watermark,
-         distinct_then_aggregate, aggregate_then_aggregate, aggregate_then_distinct, union_of_windows)
+         distinct_then_aggregate, aggregate_then_aggregate, aggregate_then_distinct, union_of_windows,
+         join, join, join_then_aggregate)
