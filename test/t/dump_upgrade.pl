@@ -89,7 +89,7 @@ is($node->sql('SELECT DISTINCT state FROM streamx.queries', db => 'two'), 'creat
 is($node->sql('SELECT count(*) FROM s', db => 'two'), '0', 'the rows of a stream are not in the dump');
 
 # ---------------------------------------------------------------- two databases with queries
-$node->sql('TRUNCATE ref, appended_sink, updated_sink, copied_sink', db => 'two');
+$node->sql('TRUNCATE ref, ' . join(', ', map { "${_}_sink" } StreamCheck::names()), db => 'two');
 $node->{db} = 'two';
 StreamCheck::start_all($node);
 my %mine = map { $_ => 1 } split /\n/, $node->sql("SELECT incarnation FROM streamx.query WHERE name <> 'odd query'", db => 'one');
@@ -141,7 +141,7 @@ SKIP:
 	my $definitions = 'SELECT name, sink_kind, sink_name, output_mode, trigger, options, settings FROM streamx.query ORDER BY name';
 	is($new->sql($definitions), $old->sql($definitions), 'they are the same ones');
 	$old->remove;
-	$new->sql('TRUNCATE ref, appended_sink, updated_sink, copied_sink');
+	$new->sql('TRUNCATE ref, ' . join(', ', map { "${_}_sink" } StreamCheck::names()));
 	StreamCheck::start_all($new);
 	$new->sql('CALL write_for_a_while(30, 0)');
 	is(StreamCheck::final_differences($new), '', 'they run and are right');
