@@ -1,7 +1,7 @@
 """What a query's sink must hold, worked out from its batches without PostgreSQL.
 
 A stage takes the rows of a batch and gives rows, as dictionaries. Event times are
-microseconds from 1970; None where there is none, or it is not finite. A window is a
+microseconds from 1970; None where there is none, or it is not finite ("odd" says which). A window is a
 pair of them. Keys that PostgreSQL takes for equal have one value here (values.py).
 
 Two watermarks act in a batch: rows are late by the one of the batch before, groups
@@ -233,10 +233,13 @@ class Join(Stage):
     def passes(self, mark):
         return min(present((mark,) + self.limits(mark)), default=None)
 
+    def in_range(self, left, right):
+        if left["ts"] is None or right["ts"] is None:       # infinity is as far from itself as one likes
+            return left["ts"] is right["ts"] and left["odd"] is not None and left["odd"] == right["odd"]
+        return self.lowest <= right["ts"] - left["ts"] <= self.highest
+
     def match(self, left, right):
-        return (all(left[k] is not None and left[k] == right[k] for k in self.keys)
-                and left["ts"] is not None and right["ts"] is not None
-                and self.lowest <= right["ts"] - left["ts"] <= self.highest
+        return (all(left[k] is not None and left[k] == right[k] for k in self.keys) and self.in_range(left, right)
                 and (not self.extra or self.extra[1](left, right)))
 
     def pair(self, left, right):

@@ -76,6 +76,7 @@ class Rows:
         if rng.random() < 0.03:
             ts, shown = None, rng.choice(["NULL", "'infinity'", "'-infinity'"] if self.infinite else ["NULL"])
         row = {"id": number, "k": key, "g": rng.choice((None,) + NAMES), "v": rng.choice((None,) + tuple(range(-3, 10))),
+               "odd": shown if ts is None and shown != "NULL" else None,
                "gap": rng.choice((None, 0, -1, 1, 2, 3, 5, 9)), "ts": ts}
         if row["gap"] is not None:
             row["gap"] *= self.unit
