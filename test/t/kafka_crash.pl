@@ -94,6 +94,7 @@ sub crash_points
 
 for my $round (1 .. $rounds)
 {
+	last if $round > 1 && -e $done;
 	sleep 0.5 + rand;
 	my $pid = worker_pid();
 	kill 9, $pid if $pid;
@@ -112,6 +113,7 @@ for my $round (1 .. $rounds)
 
 	for my $point (crash_points())
 	{
+		last if $long && -e $done;	# without events no point is reached
 		$node->set('streamx.crash_point', "$point:kill:" . (1 + int(rand(3))));
 		$node->reload;
 		my $down = $node->wait_down(30);
