@@ -26,6 +26,9 @@
 /* Even if a wake-up got lost, a query looks for rows this often. */
 #define SAFETY_LOOK_US		(5 * USECS_PER_SEC)
 
+/* Whoever gives rows back from the quarantine and has not ended is looked after so often. */
+#define RETURNS_LOOK_US		(100 * 1000)
+
 /* State maintenance in one step at most; the rest comes with the next ones. */
 #define MAINTAIN_STEPS		4
 #define MAINTAIN_STEPS_REALTIME	1	/* rows that come meanwhile wait */
@@ -138,7 +141,7 @@ source_due(SxEngine *engine, TimestampTz now)
 static bool
 reason_to_look(SxEngine *engine, uint64 asked, uint64 commits, TimestampTz now)
 {
-	return !engine->looked || sx_search_active(engine) ||
+	return !engine->looked || sx_search_active(engine) || engine->returns_locked ||
 		commits != engine->seen_commits ||
 		asked != pg_atomic_read_u64(&engine->slot->drained) ||
 		sx_batch_watermark_owes(engine, engine->at, now) ||
@@ -321,6 +324,8 @@ sx_engine_next_time(SxEngine *engine)
 													engine->at->offsets[i]));
 		}
 		next = Min(next, sx_batch_watermark_idle_time(engine));
+		if (engine->returns_locked)
+			next = Min(next, engine->last_look + RETURNS_LOOK_US);
 		next = Min(next, sx_exec_next_time(engine->exec));
 	}
 	return Min(next, sx_publish_next_time(engine));

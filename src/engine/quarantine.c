@@ -230,9 +230,12 @@ sx_quarantine_join(SxEngine *engine, SxBatch *batch)
 	engine->returns = NULL;
 	if (!worth_looking(engine, batch->timestamp))
 		return false;
-	if (!sx_query_lock_quarantine(engine->query->id, true))
+
+	/* It wakes us when it commits, but gives its lock away only after that. */
+	engine->returns_locked = !sx_query_lock_quarantine(engine->query->id, true);
+	if (engine->returns_locked)
 	{
-		engine->returns_more = true;	/* a requeue() goes on: it wakes us, unless it is rolled back */
+		engine->returns_more = true;
 		return false;
 	}
 	if (engine->returns_context == NULL)

@@ -93,6 +93,7 @@ struct SxEngine
 	MemoryContext returns_context;	/* holds them; NULL until there are some */
 	SxReturns  *returns;		/* of the batch that runs, or is searched; or NULL */
 	bool		returns_more;	/* the last look found some, or could not look */
+	bool		returns_locked; /* it could not: a requeue() had not ended */
 	uint64		returns_seen;	/* seen_commits at the last look that found none */
 	TimestampTz returns_look;
 
