@@ -356,12 +356,26 @@ begin_scan(SxSource *source)
 	return scan;
 }
 
+/*
+ * Behind the cut of the end lie no rows of the range: it is the start of a batch that
+ * the cut ends. A start further back (verify reads many batches at once) has them: a
+ * transaction that took long has its rows before those that were read meanwhile.
+ */
+static bool
+ends_at_cut(const SxStreamOffset *start, const SxStreamOffset *end)
+{
+	return end->target != NULL &&
+		(sx_xid_snapshot_equal(start->done, end->done) ||
+		 (start->target != NULL && sx_xid_snapshot_equal(start->target, end->done)));
+}
+
 /* The blocks that the walk found, or else all from the low block to the end or the cut. */
 static void
 choose_blocks(StreamScan *scan, const SxStreamOffset *start, const SxStreamOffset *end)
 {
 	const SxStreamHits *hits = end->hits;
 	const SxStreamPlace *cut = &scan->range.end.cut;
+	bool		until_cut = ends_at_cut(start, end);
 
 	if (hits != NULL && !sx_stream_offset_equal(&hits->start->base, &start->base))
 		hits = NULL;
@@ -381,9 +395,9 @@ choose_blocks(StreamScan *scan, const SxStreamOffset *start, const SxStreamOffse
 		}
 		if (found)
 			continue;
-		if (end->target != NULL && generation > cut->generation)
+		if (until_cut && generation > cut->generation)
 			behind = 0;
-		if (end->target != NULL && generation == cut->generation)
+		if (until_cut && generation == cut->generation)
 			behind = Min(behind, cut->row > FirstOffsetNumber ? cut->block + 1 : cut->block);
 		sx_block_runs_add(&scan->blocks[i], sx_stream_offset_low(start, generation, file),
 						  behind, 0);

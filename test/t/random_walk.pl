@@ -81,6 +81,7 @@ for my $name (@names)
 		  . random_options() =~ s/%/%%/gr . "}')", 's'));
 	$node->sql("SELECT start_query('$name')");
 }
+$node->sql('CHECKPOINT');		# what a kill at once would undo
 
 # ---- steps ----
 
