@@ -4,12 +4,12 @@
 
 CREATE FUNCTION streamx.state(query text, operator integer DEFAULT 0, store text DEFAULT NULL,
 		batch_id bigint DEFAULT NULL, group_id integer DEFAULT NULL,
-		snapshot_start_batch_id bigint DEFAULT NULL,
+		snapshot_start_batch_id bigint DEFAULT NULL, flatten boolean DEFAULT true,
 		OUT key jsonb, OUT value jsonb, OUT expires_at timestamptz, OUT key_group integer)
 	RETURNS SETOF record
 	AS 'MODULE_PATHNAME', 'sx_api_state' LANGUAGE C STABLE PARALLEL UNSAFE ROWS 10000;
-COMMENT ON FUNCTION streamx.state(text, integer, text, bigint, integer, bigint) IS
-	'The state of a stateful operator of a continuous query (0 is nearest the sink) after its last batch, or after an older one that is still kept.';
+COMMENT ON FUNCTION streamx.state(text, integer, text, bigint, integer, bigint, boolean) IS
+	'The state of a stateful operator of a continuous query (0 is nearest the sink) after its last batch, or after an older one that is still kept; flatten => false shows lists and maps of handlers as arrays and objects.';
 
 CREATE FUNCTION streamx.state_changes(query text, from_batch_id bigint, to_batch_id bigint DEFAULT NULL,
 		operator integer DEFAULT 0, store text DEFAULT NULL, group_id integer DEFAULT NULL,

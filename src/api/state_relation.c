@@ -41,7 +41,7 @@ typedef struct Request
 	SxQuery    *query;
 	SxStateRead read;
 	SxStateShow *show;
-	const SxStateChange *change;	/* the entry being shown */
+	bool		arrays;
 	bool		changes;
 } Request;
 
@@ -129,25 +129,24 @@ group_arg(FunctionCallInfo fcinfo, int n)
 /* ---------- rows ---------- */
 
 static void
-put_row(void *arg, Datum key, Datum value, int64 expiry)
+put_row(void *arg, const SxStateRow *row)
 {
 	Request    *request = arg;
-	const SxStateChange *change = request->change;
 	Datum		values[6];
 	bool		nulls[6] = {false};
 	int			n = 0;
 
 	if (request->changes)
 	{
-		values[n++] = Int64GetDatum(change->batch);
-		values[n++] = CStringGetTextDatum(value == 0 ? "delete" : "update");
+		values[n++] = Int64GetDatum(row->batch);
+		values[n++] = CStringGetTextDatum(row->value == 0 ? "delete" : "update");
 	}
-	values[n++] = key;
-	nulls[n] = value == 0;
-	values[n++] = value;
-	nulls[n] = expiry == SX_STATE_NEVER;
-	values[n++] = TimestampTzGetDatum(expiry);
-	values[n++] = Int32GetDatum(change->key->group);
+	values[n++] = row->key;
+	nulls[n] = row->value == 0;
+	values[n++] = row->value;
+	nulls[n] = row->expiry == SX_STATE_NEVER;
+	values[n++] = TimestampTzGetDatum(row->expiry);
+	values[n++] = Int32GetDatum(row->group);
 	tuplestore_putvalues(request->rsinfo->setResult, request->rsinfo->setDesc, values, nulls);
 }
 
@@ -157,11 +156,10 @@ show_entry(void *arg, const SxStateChange *change)
 	Request    *request = arg;
 
 	CHECK_FOR_INTERRUPTS();
-	request->change = change;
 	if (request->changes)
-		sx_state_show_change(request->show, change->key, change->value, change->before);
+		sx_state_show_change(request->show, change);
 	else
-		sx_state_show_entry(request->show, change->key, change->value);
+		sx_state_show_entry(request->show, change);
 }
 
 static void
@@ -176,18 +174,19 @@ read_state(Request *request, const SxPlan *plan, int operator_id, const char *st
 	(void) set_config_option("datestyle", "ISO", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
 	sx_user_become(&saved, request->query->owner);
-	request->show = sx_state_show_open(plan, operator_id, store, put_row, request);
+	request->show = sx_state_show_open(plan, operator_id, store, request->arrays, put_row, request);
 	n = sx_state_show_stores(request->show, stores);
 	for (int i = 0; i < n; i++)
 	{
 		request->read.op = stores[i];
 		sx_state_read(&request->read, show_entry, request);
 	}
+	sx_state_show_end(request->show);
 	sx_user_back(&saved);
 	AtEOXact_GUC(false, level);
 }
 
-/* query, operator, store, batch_id, group_id, snapshot_start_batch_id */
+/* query, operator, store, batch_id, group_id, snapshot_start_batch_id, flatten */
 Datum
 sx_api_state(PG_FUNCTION_ARGS)
 {
@@ -224,6 +223,7 @@ sx_api_state(PG_FUNCTION_ARGS)
 					 errmsg("snapshot_start_batch_id must not be after the batch")));
 		request.read.snapshots_until = start;
 	}
+	request.arrays = !PG_ARGISNULL(6) && !PG_GETARG_BOOL(6);
 	read_state(&request, plan, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1),
 			   sx_api_text_arg(fcinfo, 2));
 	return (Datum) 0;
@@ -294,6 +294,8 @@ store_properties(const SxStateShow *show)
 	print_columns(&json, show->key);
 	appendStringInfoString(&json, ", \"value\": ");
 	print_columns(&json, show->value);
+	if (show->properties != NULL)
+		appendStringInfo(&json, ", %s", show->properties);
 	appendStringInfoChar(&json, '}');
 	return DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data));
 }
@@ -317,7 +319,7 @@ put_operator(ReturnSetInfo *rsinfo, const SxQuery *query, const SxPlan *plan,
 	for (int i = 0; stores != NULL && stores[i].name != NULL; i++)
 	{
 		sx_user_become(&saved, query->owner);
-		values[6] = store_properties(sx_state_show_open(plan, op->id, stores[i].name, NULL, NULL));
+		values[6] = store_properties(sx_state_show_open(plan, op->id, stores[i].name, false, NULL, NULL));
 		sx_user_back(&saved);
 		values[2] = CStringGetTextDatum(stores[i].name);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

@@ -51,7 +51,6 @@
 #include "exec/session_key.h"
 #include "time/watermark.h"
 
-#define NSTORES			4
 #define BOOKS_VERSION	1
 #define ENTRY_VERSION	1
 #define KEY_BUFFER		(1024 * 1024)	/* bytes of keys after which rows are applied */
@@ -118,13 +117,13 @@ session_state_operators(const SxPlanOperator *plan, SxStateOperator *result)
 {
 	SxGroupKey *key = sx_group_key_make(plan);
 
-	for (int i = 0; i < NSTORES; i++)
+	for (int i = 0; i < SX_SESSION_STORES; i++)
 	{
 		result[i].id = SX_STORE_ID(plan->id, i);
-		result[i].equal = key->bytewise || i >= 2 ? NULL : sx_group_key_equal;
+		result[i].equal = key->bytewise || i >= SX_SESSION_BOOKS ? NULL : sx_group_key_equal;
 		result[i].equal_arg = key;
 	}
-	return NSTORES;
+	return SX_SESSION_STORES;
 }
 
 /* ---------- how many sessions there are ---------- */
@@ -132,7 +131,8 @@ session_state_operators(const SxPlanOperator *plan, SxStateOperator *result)
 static SxStateKey
 books_key(const SessionOperator *op)
 {
-	SxStateKey	key = {.op = SX_STORE_ID(op->base.plan->id, 2), .expiry = SX_STATE_NEVER, .bytes = ""};
+	SxStateKey	key = {.op = SX_STORE_ID(op->base.plan->id, SX_SESSION_BOOKS),
+					   .expiry = SX_STATE_NEVER, .bytes = ""};
 
 	return key;
 }
@@ -193,7 +193,8 @@ session_begin(SxOperator *base)
 	op->merges_allocated = 64;
 	op->merges = palloc(op->merges_allocated * sizeof(Merge));
 	initStringInfo(&op->value);
-	sx_session_pieces_begin(&op->pieces, base->state, SX_STORE_ID(plan->id, 3), &op->form, op->calls);
+	sx_session_pieces_begin(&op->pieces, base->state, SX_STORE_ID(plan->id, SX_SESSION_PIECES),
+							&op->form, op->calls);
 	op->row = palloc0((plan->output->natts + 1) * sizeof(Datum));
 	op->row_nulls = palloc0((plan->output->natts + 1) * sizeof(bool));
 	op->single_values = palloc(op->calls->size + 1);
@@ -249,7 +250,7 @@ load_keys(SessionOperator *op)
 
 		memset((char *) key + sizeof(SxGroup), 0, sizeof(SxSessionKey) - sizeof(SxGroup));
 		key->due = SX_STATE_NEVER;
-		keys[i] = state_key(op, &key->group, 0, SX_STATE_NEVER);
+		keys[i] = state_key(op, &key->group, SX_SESSION_KEYS, SX_STATE_NEVER);
 	}
 	if (n > 0)
 		sx_state_get_many(op->base.state, n, keys, values);
@@ -605,7 +606,7 @@ take_due(SessionOperator *op, SxSessionKey *key, SxSession ***closed)
 static void
 put_key(SessionOperator *op, SxSessionKey *key)
 {
-	SxStateKey	state = state_key(op, &key->group, 0, SX_STATE_NEVER);
+	SxStateKey	state = state_key(op, &key->group, SX_SESSION_KEYS, SX_STATE_NEVER);
 	SxStateKey	entry;
 	const SxSession *first;
 	const char	entry_value = ENTRY_VERSION;
@@ -623,11 +624,11 @@ put_key(SessionOperator *op, SxSessionKey *key)
 	{
 		if (key->due != SX_STATE_NEVER && key->due > op->evict)
 		{
-			entry = state_key(op, &key->group, 1, key->due);
+			entry = state_key(op, &key->group, SX_SESSION_DUE, key->due);
 			sx_state_remove(op->base.state, &entry);
 		}
 		key->due = first->is_piece ? first->start + 1 : first->end;
-		entry = state_key(op, &key->group, 1, key->due);
+		entry = state_key(op, &key->group, SX_SESSION_DUE, key->due);
 		sx_state_put(op->base.state, &entry, &entry_value, 1);
 	}
 	resetStringInfo(&op->value);
@@ -644,7 +645,8 @@ prefetch_keys(SessionOperator *op, uint32 first)
 	int			n = 0;
 
 	for (uint32 i = first; i < end; i++)
-		keys[n++] = state_key(op, sx_group_table_get(op->table, i), 0, SX_STATE_NEVER);
+		keys[n++] = state_key(op, sx_group_table_get(op->table, i), SX_SESSION_KEYS,
+							  SX_STATE_NEVER);
 	sx_state_prefetch(op->base.state, n, keys);
 }
 
@@ -752,7 +754,7 @@ close_some(SessionOperator *op, int n, const SxStateKey *entries, bool remove)
 	for (int i = 0; i < n; i++)
 	{
 		keys[i] = entries[i];
-		keys[i].op = SX_STORE_ID(op->base.plan->id, 0);
+		keys[i].op = SX_STORE_ID(op->base.plan->id, SX_SESSION_KEYS);
 		keys[i].expiry = SX_STATE_NEVER;
 	}
 	sx_state_get_many(op->base.state, n, keys, values);
@@ -799,7 +801,7 @@ close_listed(SessionOperator *op, const StringInfo list, MemoryContext memory, b
 static void
 close_due(SessionOperator *op)
 {
-	uint16		by_time = SX_STORE_ID(op->base.plan->id, 1);
+	uint16		by_time = SX_STORE_ID(op->base.plan->id, SX_SESSION_DUE);
 	MemoryContext memory = AllocSetContextCreate(CurrentMemoryContext, "streamx closing sessions",
 												 ALLOCSET_DEFAULT_SIZES);
 	StringInfoData list;
@@ -878,4 +880,7 @@ const SxOperatorRoutine sx_session_routine = {
 	.receive = session_receive,
 	.finish = session_finish,
 	.explain = sx_aggregate_explain,
+	.stores = sx_session_stores,
+	.show_open = sx_session_show_open,
+	.show = sx_session_show,
 };

@@ -34,6 +34,16 @@
 #include "exec/aggregate_call.h"
 #include "exec/group_table.h"
 
+/* Stores of the operator (session.c). */
+enum
+{
+	SX_SESSION_KEYS,
+	SX_SESSION_DUE,
+	SX_SESSION_BOOKS,
+	SX_SESSION_PIECES,
+	SX_SESSION_STORES
+};
+
 /* A session, or a piece of several: then start, end, piece and count are set. */
 typedef struct SxSession
 {
@@ -116,5 +126,13 @@ extern int64 sx_session_key_count(const SxSessionKey *key);
 extern SxSession *sx_session_key_place(SxSessionKey *key, SxSessionPieces *pieces,
 									   TimestampTz start, TimestampTz end,
 									   SxSession **absorbed);
+
+/* session_view.c: as SxOperatorRoutine.stores, show_open and show. */
+struct SxNamedStore;
+struct SxStateShow;
+extern const struct SxNamedStore *sx_session_stores(const SxPlanOperator *plan);
+extern void sx_session_show_open(struct SxStateShow *show);
+extern void sx_session_show(struct SxStateShow *show, const SxStateKey *key,
+							const SxStateValue *value);
 
 #endif

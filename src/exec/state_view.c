@@ -5,10 +5,14 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_type_d.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/fmgrprotos.h"
+#include "utils/tuplesort.h"
+#include "utils/typcache.h"
 
 #include "exec/state_view.h"
 
@@ -83,7 +87,7 @@ sx_state_show_default(const SxPlanOperator *plan)
 
 SxStateShow *
 sx_state_show_open(const SxPlan *plan, int operator_id, const char *name,
-				   SxStateRowSink sink, void *arg)
+				   bool arrays, SxStateRowSink sink, void *arg)
 {
 	SxStateShow *show = palloc0(sizeof(SxStateShow));
 
@@ -92,6 +96,8 @@ sx_state_show_open(const SxPlan *plan, int operator_id, const char *name,
 	show->store = find_store(show->plan, show->routine, name);
 	show->sink = sink;
 	show->arg = arg;
+	show->arrays = arrays;
+	show->context = CurrentMemoryContext;
 	show->routine->show_open(show);
 	BlessTupleDesc(show->key);
 	BlessTupleDesc(show->value);
@@ -112,96 +118,203 @@ sx_state_show_stores(const SxStateShow *show, SxStateOperator *stores)
 }
 
 void
-sx_state_show_entry(SxStateShow *show, const SxStateKey *key, const SxStateValue *value)
+sx_state_show_entry(SxStateShow *show, const SxStateChange *change)
 {
-	show->routine->show(show, key, value);
+	show->change = change;
+	show->routine->show(show, change->key, change->value);
 }
 
 /* ---------- changes of entries with many rows ---------- */
 
-typedef struct KeptRow
+/*
+ * A row may move from one entry to another without being changed.  So rows as
+ * they were and as they are are sorted by what they show:
+ *
+ *	 batch, group, key	was			gone
+ *	 batch, group, key	is			new
+ *	 batch, group, key	was, is		changed, if the values differ
+ */
+enum
 {
-	Datum		key;
-	Datum		value;
-	int64		expiry;
-} KeptRow;
+	MOVE_BATCH, MOVE_GROUP, MOVE_KEY, MOVE_IS, MOVE_VALUE, MOVE_EXPIRY, MOVE_COLUMNS
+};
 
-static void
-keep_row(void *arg, Datum key, Datum value, int64 expiry)
+#define MOVE_ORDER	4			/* the first columns */
+
+typedef struct SxStateMoves
 {
-	List	  **rows = arg;
-	KeptRow    *row = palloc(sizeof(KeptRow));
+	TupleDesc	desc;
+	TupleTableSlot *slot;
+	Tuplesortstate *sort;
+	bool		is;				/* what is put now */
+} SxStateMoves;
 
-	row->key = key;
-	row->value = value;
-	row->expiry = expiry;
-	*rows = lappend(*rows, row);
+static SxStateMoves *
+begin_moves(MemoryContext context)
+{
+	static const Oid types[] = {INT8OID, INT4OID, JSONBOID, BOOLOID, JSONBOID, INT8OID};
+	MemoryContext oldcontext = MemoryContextSwitchTo(context);
+	SxStateMoves *moves = palloc0(sizeof(SxStateMoves));
+	AttrNumber	columns[MOVE_ORDER];
+	Oid			operators[MOVE_ORDER];
+	Oid			collations[MOVE_ORDER] = {InvalidOid};
+	bool		nulls_first[MOVE_ORDER] = {false};
+
+	moves->desc = CreateTemplateTupleDesc(MOVE_COLUMNS);
+	for (int i = 0; i < MOVE_COLUMNS; i++)
+		TupleDescInitEntry(moves->desc, i + 1, NULL, types[i], -1, 0);
+	for (int i = 0; i < MOVE_ORDER; i++)
+	{
+		columns[i] = i + 1;
+		operators[i] = lookup_type_cache(types[i], TYPECACHE_LT_OPR)->lt_opr;
+	}
+	moves->slot = MakeSingleTupleTableSlot(moves->desc, &TTSOpsVirtual);
+	moves->sort = tuplesort_begin_heap(moves->desc, MOVE_ORDER, columns, operators, collations,
+									   nulls_first, work_mem, NULL, TUPLESORT_NONE);
+	MemoryContextSwitchTo(oldcontext);
+	return moves;
 }
 
-static List *
-rows_of(SxStateShow *show, const SxStateKey *key, const SxStateValue *value)
+static void
+put_move(void *arg, const SxStateRow *row)
+{
+	SxStateMoves *moves = arg;
+	TupleTableSlot *slot = moves->slot;
+
+	ExecClearTuple(slot);
+	memset(slot->tts_isnull, 0, MOVE_COLUMNS * sizeof(bool));
+	slot->tts_values[MOVE_BATCH] = Int64GetDatum(row->batch);
+	slot->tts_values[MOVE_GROUP] = Int32GetDatum(row->group);
+	slot->tts_values[MOVE_KEY] = row->key;
+	slot->tts_values[MOVE_IS] = BoolGetDatum(moves->is);
+	slot->tts_values[MOVE_VALUE] = row->value;
+	slot->tts_values[MOVE_EXPIRY] = Int64GetDatum(row->expiry);
+	ExecStoreVirtualTuple(slot);
+	tuplesort_puttupleslot(moves->sort, slot);
+}
+
+static void
+put_moves(SxStateShow *show, const SxStateChange *change, const SxStateValue *value, bool is)
 {
 	SxStateRowSink sink = show->sink;
 	void	   *arg = show->arg;
-	List	   *rows = NIL;
 
 	if (value->bytes == NULL)
-		return NIL;
-	show->sink = keep_row;
-	show->arg = &rows;
-	sx_state_show_entry(show, key, value);
+		return;
+	show->change = change;
+	show->moves->is = is;
+	show->sink = put_move;
+	show->arg = show->moves;
+	show->routine->show(show, change->key, value);
 	show->sink = sink;
 	show->arg = arg;
-	return rows;
-}
-
-static const KeptRow *
-find_row(const List *rows, Datum key)
-{
-	ListCell   *cell;
-
-	foreach(cell, rows)
-		if (datumIsEqual(((KeptRow *) lfirst(cell))->key, key, false, -1))
-			return lfirst(cell);
-	return NULL;
 }
 
 void
-sx_state_show_change(SxStateShow *show, const SxStateKey *key, const SxStateValue *value,
-					 const SxStateValue *before)
+sx_state_show_change(SxStateShow *show, const SxStateChange *change)
 {
-	List	   *was;
-	List	   *is;
-	ListCell   *cell;
-
 	if (!show->many)
 	{
-		sx_state_show_entry(show, key, value);
+		sx_state_show_entry(show, change);
 		return;
 	}
-	was = rows_of(show, key, before);
-	is = rows_of(show, key, value);
-	foreach(cell, was)
-	{
-		const KeptRow *row = lfirst(cell);
+	if (show->moves == NULL)
+		show->moves = begin_moves(show->context);
+	put_moves(show, change, change->before, false);
+	put_moves(show, change, change->value, true);
+}
 
-		if (find_row(is, row->key) == NULL)
-			show->sink(show->arg, row->key, (Datum) 0, row->expiry);
-	}
-	foreach(cell, is)
-	{
-		const KeptRow *row = lfirst(cell);
-		const KeptRow *old = find_row(was, row->key);
+static SxStateRow
+row_of_move(TupleTableSlot *slot)
+{
+	SxStateRow	row;
 
-		if (old == NULL || !datumIsEqual(old->value, row->value, false, -1))
-			show->sink(show->arg, row->key, row->value, row->expiry);
+	slot_getallattrs(slot);
+	row.batch = DatumGetInt64(slot->tts_values[MOVE_BATCH]);
+	row.group = DatumGetInt32(slot->tts_values[MOVE_GROUP]);
+	row.key = slot->tts_values[MOVE_KEY];
+	row.value = slot->tts_values[MOVE_VALUE];
+	row.expiry = DatumGetInt64(slot->tts_values[MOVE_EXPIRY]);
+	return row;
+}
+
+static bool
+is_same_key(const SxStateRow *a, const SxStateRow *b)
+{
+	return a->batch == b->batch && a->group == b->group &&
+		DatumGetBool(DirectFunctionCall2(jsonb_eq, a->key, b->key));
+}
+
+/* As it was, if it is not followed by what it is. */
+static void
+show_gone(SxStateShow *show, TupleTableSlot *was)
+{
+	SxStateRow	row;
+
+	if (TTS_EMPTY(was))
+		return;
+	row = row_of_move(was);
+	row.value = (Datum) 0;
+	show->sink(show->arg, &row);
+	ExecClearTuple(was);
+}
+
+static void
+show_moves(SxStateShow *show)
+{
+	SxStateMoves *moves = show->moves;
+	TupleTableSlot *is;
+	TupleTableSlot *was;
+
+	is = MakeSingleTupleTableSlot(moves->desc, &TTSOpsMinimalTuple);
+	was = MakeSingleTupleTableSlot(moves->desc, &TTSOpsMinimalTuple);
+	tuplesort_performsort(moves->sort);
+	while (tuplesort_gettupleslot(moves->sort, true, false, is, NULL))
+	{
+		SxStateRow	row = row_of_move(is);
+
+		CHECK_FOR_INTERRUPTS();
+		if (!DatumGetBool(is->tts_values[MOVE_IS]))
+		{
+			show_gone(show, was);
+			ExecCopySlot(was, is);
+			continue;
+		}
+		if (!TTS_EMPTY(was))
+		{
+			SxStateRow	old = row_of_move(was);
+
+			if (is_same_key(&old, &row))
+			{
+				if (!datumIsEqual(old.value, row.value, false, -1))
+					show->sink(show->arg, &row);
+				ExecClearTuple(was);
+				continue;
+			}
+		}
+		show_gone(show, was);
+		show->sink(show->arg, &row);
 	}
+	show_gone(show, was);
+	ExecDropSingleTupleTableSlot(is);
+	ExecDropSingleTupleTableSlot(was);
+	ExecDropSingleTupleTableSlot(moves->slot);
+	tuplesort_end(moves->sort);
+}
+
+void
+sx_state_show_end(SxStateShow *show)
+{
+	if (show->end != NULL)
+		show->end(show);
+	if (show->moves != NULL)
+		show_moves(show);
 }
 
 /* ---------- for operators ---------- */
 
-static Datum
-row_as_jsonb(TupleDesc desc, const Datum *values, const bool *nulls)
+Datum
+sx_state_show_as_jsonb(TupleDesc desc, const Datum *values, const bool *nulls)
 {
 	HeapTuple	tuple = heap_form_tuple(desc, (Datum *) values, (bool *) nulls);
 	Datum		json = DirectFunctionCall1(row_to_json, HeapTupleGetDatum(tuple));
@@ -213,9 +326,15 @@ void
 sx_state_show_row(SxStateShow *show, const Datum *key, const bool *key_nulls,
 				  const Datum *values, const bool *value_nulls, int64 expiry)
 {
-	show->sink(show->arg, row_as_jsonb(show->key, key, key_nulls),
-			   values == NULL ? (Datum) 0 : row_as_jsonb(show->value, values, value_nulls),
-			   expiry);
+	SxStateRow	row = {
+		.batch = show->change->batch,
+		.group = show->change->key->group,
+		.key = sx_state_show_as_jsonb(show->key, key, key_nulls),
+		.value = values == NULL ? (Datum) 0 : sx_state_show_as_jsonb(show->value, values, value_nulls),
+		.expiry = expiry,
+	};
+
+	show->sink(show->arg, &row);
 }
 
 TupleDesc

@@ -12,9 +12,19 @@
 #include "access/tupdesc.h"
 
 #include "exec/operator.h"
+#include "state/state_reader.h"
 
-/* value 0: the key is gone. Datums are in the memory of the call. */
-typedef void (*SxStateRowSink) (void *arg, Datum key, Datum value, int64 expiry);
+/* What is shown of an entry. Datums are in the memory of the call. */
+typedef struct SxStateRow
+{
+	int64		batch;			/* of a change */
+	int			group;
+	Datum		key;
+	Datum		value;			/* 0: the key is gone */
+	int64		expiry;
+} SxStateRow;
+
+typedef void (*SxStateRowSink) (void *arg, const SxStateRow *row);
 
 typedef struct SxStateShow
 {
@@ -27,35 +37,45 @@ typedef struct SxStateShow
 	TupleDesc	value;
 	void	   *data;			/* its own */
 	bool		many;			/* an entry may have several rows, and none without its value */
+	char	   *properties;		/* NULL, or members of a JSON object that say more of the store */
+	void		(*end) (struct SxStateShow *show);	/* NULL, or: shows what was kept until now */
 
+	bool		arrays;			/* elements and entries of a key are to be shown together */
+	MemoryContext context;		/* of this */
+	const SxStateChange *change;	/* being shown */
+	struct SxStateMoves *moves; /* of rows between entries */
 	SxStateRowSink sink;
 	void	   *arg;
 } SxStateShow;
 
 /*
  * In a transaction, with the rights of the query's owner, here and below: final
- * functions and casts of his run.  name NULL: the operator's first store.  Errors
+ * functions and casts of his run.  name NULL: the operator's first store.  arrays:
+ * where a key has many elements or entries, one row for it (not of changes).  Errors
  * name what there is.  Lives in CurrentMemoryContext.
  */
 extern SxStateShow *sx_state_show_open(const SxPlan *plan, int operator_id, const char *name,
-									   SxStateRowSink sink, void *arg);
+									   bool arrays, SxStateRowSink sink, void *arg);
 
 /* The operator's stores that hold the named one; returns how many. */
 extern int	sx_state_show_stores(const SxStateShow *show, SxStateOperator *stores);
 
 /* What one entry of such a store has to show. */
-extern void sx_state_show_entry(SxStateShow *show, const SxStateKey *key,
-								const SxStateValue *value);
+extern void sx_state_show_entry(SxStateShow *show, const SxStateChange *change);
 
 /* What became of it: what it has to show now, and what it does not show any more. */
-extern void sx_state_show_change(SxStateShow *show, const SxStateKey *key,
-								 const SxStateValue *value, const SxStateValue *before);
+extern void sx_state_show_change(SxStateShow *show, const SxStateChange *change);
+
+/* After the last one: what was kept for being shown together. */
+extern void sx_state_show_end(SxStateShow *show);
 
 /* ---------- for operators ---------- */
 
 /* A row; values NULL: the key is gone. */
 extern void sx_state_show_row(SxStateShow *show, const Datum *key, const bool *key_nulls,
 							  const Datum *values, const bool *value_nulls, int64 expiry);
+
+extern Datum sx_state_show_as_jsonb(TupleDesc desc, const Datum *values, const bool *nulls);
 
 /* As SxOperatorRoutine.stores: store 0, called "default". */
 extern const SxNamedStore *sx_state_show_default(const SxPlanOperator *plan);

@@ -617,4 +617,7 @@ const SxOperatorRoutine sx_transform_routine = {
 	.next_time = transform_next_time,
 	.abort = transform_abort,
 	.explain = transform_explain,
+	.stores = sx_transform_stores,
+	.show_open = sx_transform_show_open,
+	.show = sx_transform_show,
 };

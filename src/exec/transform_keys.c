@@ -10,8 +10,12 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
+#include "base/errors.h"
 #include "exec/operator.h"
 #include "exec/transform_keys.h"
+
+#define FLAG_NULL	0x01
+#define FLAG_GOES	0x02
 
 /* What the comparison of two keys of a store needs. */
 typedef struct StoreKeys
@@ -205,12 +209,67 @@ sx_transform_owner_read(const SxStateKey *key, char *tag, SxReader *rest)
 
 	rest->p = key->bytes;
 	rest->end = key->bytes + key->len;
-	*tag = *sx_read_bytes(rest, 1);
+	if (tag != NULL)
+		*tag = *sx_read_bytes(rest, 1);
 	owner.name = read_piece(rest, &owner.namelen);
 	owner.name_hash = sx_transform_name_hash(owner.name, owner.namelen);
 	owner.key = read_piece(rest, &owner.keylen);
 	return owner;
 }
+
+/* ---- entries ---- */
+
+SxTransformEntry
+sx_transform_entry_read(const SxStateValue *value, bool of_map, SxReader *rest)
+{
+	SxTransformEntry entry = {.goes_at = DT_NOEND};
+	SxReader	in = {value->bytes, value->bytes + value->len};
+	uint8		flags;
+
+	if (value->bytes == NULL)
+		return entry;
+	if (*sx_read_bytes(&in, 1) != SX_TRANSFORM_VERSION)
+		sx_reader_short();
+	entry.exists = true;
+	entry.type = sx_read_varint(&in);
+	flags = *(const uint8 *) sx_read_bytes(&in, 1);
+	entry.isnull = (flags & FLAG_NULL) != 0;
+	if (flags & FLAG_GOES)
+		memcpy(&entry.goes_at, sx_read_bytes(&in, sizeof(int64)), sizeof(int64));
+	if (of_map)
+		entry.place = sx_read_varint(&in);
+	*rest = in;
+	return entry;
+}
+
+void
+sx_transform_check_type(const SxVariable *variable, const SxTransformEntry *entry)
+{
+	if (entry->type == variable->plan->type)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_SX_STATE_SCHEMA),
+			 errmsg("state variable \"%s\" holds a value of another type", variable->plan->name),
+			 errdetail("It was written as %s and is declared as %s now.",
+					   format_type_be(entry->type), format_type_be(variable->plan->type)),
+			 errhint("Declare it as it was, or under another name.")));
+}
+
+/* The value comes behind it. */
+void
+sx_transform_entry_begin(StringInfo out, const SxTransformEntry *entry, bool of_map)
+{
+	appendStringInfoCharMacro(out, SX_TRANSFORM_VERSION);
+	sx_varint_append(out, entry->type);
+	appendStringInfoCharMacro(out, (entry->isnull ? FLAG_NULL : 0) |
+							  (entry->goes_at != DT_NOEND ? FLAG_GOES : 0));
+	if (entry->goes_at != DT_NOEND)
+		appendBinaryStringInfo(out, (const char *) &entry->goes_at, sizeof(int64));
+	if (of_map)
+		sx_varint_append(out, entry->place);
+}
+
+/* ---- which keys are the same ---- */
 
 /* The keys of two entries of a map. */
 static bool

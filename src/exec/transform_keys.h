@@ -98,7 +98,32 @@ extern SxStateKey sx_transform_part_key(uint16 op, const SxTransformOwner *owner
 /* What stands before the bytes of an entry's key. */
 extern uint32 sx_transform_prefix_length(const SxTransformOwner *owner);
 
-/* The owner of a key of store 4, which is read up to what follows its key. Its hash is not there. */
+/*
+ * The owner of a key of stores 1 and 4, or of store 0, which has no tag (NULL): it is
+ * read up to what follows the owner's key. The owner's hash is not there.
+ */
 extern SxTransformOwner sx_transform_owner_read(const SxStateKey *key, char *tag, SxReader *rest);
+
+/* What stands before the value of an entry or element, which rest is then. */
+typedef struct SxTransformEntry
+{
+	bool		exists;
+	Oid			type;
+	bool		isnull;
+	TimestampTz goes_at;		/* DT_NOEND: it stays */
+	uint64		place;			/* of a map's entry */
+} SxTransformEntry;
+
+extern SxTransformEntry sx_transform_entry_read(const SxStateValue *value, bool of_map, SxReader *rest);
+extern void sx_transform_check_type(const SxVariable *variable, const SxTransformEntry *entry);
+extern void sx_transform_entry_begin(StringInfo out, const SxTransformEntry *entry, bool of_map);
+
+/* transform_view.c: as SxOperatorRoutine.stores, show_open and show. */
+struct SxNamedStore;
+struct SxStateShow;
+extern const struct SxNamedStore *sx_transform_stores(const SxPlanOperator *plan);
+extern void sx_transform_show_open(struct SxStateShow *show);
+extern void sx_transform_show(struct SxStateShow *show, const SxStateKey *key,
+							  const SxStateValue *value);
 
 #endif

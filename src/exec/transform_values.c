@@ -21,8 +21,6 @@
 
 #define ELEMENTS_AT_ONCE	256
 #define LIST_BYTES	(64 * 1024 * 1024)	/* of keys to be removed */
-#define FLAG_NULL	0x01
-#define FLAG_GOES	0x02
 
 static SxTransformOwner
 owner_of(const SxTransformState *ts, const SxVariable *variable)
@@ -37,63 +35,18 @@ owner_of(const SxTransformState *ts, const SxVariable *variable)
 
 /* ---- entries ---- */
 
-/* What comes before the value. */
-typedef struct EntryHead
-{
-	bool		exists;
-	Oid			type;
-	bool		isnull;
-	TimestampTz goes_at;		/* DT_NOEND: it stays */
-	uint64		place;
-} EntryHead;
-
-static EntryHead
-read_head(const SxStateValue *value, bool of_map, SxReader *rest)
-{
-	EntryHead	head = {.goes_at = DT_NOEND};
-	SxReader	in = {value->bytes, value->bytes + value->len};
-	uint8		flags;
-
-	if (value->bytes == NULL)
-		return head;
-	if (*sx_read_bytes(&in, 1) != SX_TRANSFORM_VERSION)
-		sx_reader_short();
-	head.exists = true;
-	head.type = sx_read_varint(&in);
-	flags = *(const uint8 *) sx_read_bytes(&in, 1);
-	head.isnull = (flags & FLAG_NULL) != 0;
-	if (flags & FLAG_GOES)
-		memcpy(&head.goes_at, sx_read_bytes(&in, sizeof(int64)), sizeof(int64));
-	if (of_map)
-		head.place = sx_read_varint(&in);
-	*rest = in;
-	return head;
-}
-
-static void
-refuse_type(const SxVariable *variable, Oid was)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_SX_STATE_SCHEMA),
-			 errmsg("state variable \"%s\" holds a value of another type", variable->plan->name),
-			 errdetail("It was written as %s and is declared as %s now.",
-					   format_type_be(was), format_type_be(variable->plan->type)),
-			 errhint("Declare it as it was, or under another name.")));
-}
-
 static void
 decode_entry(SxTransformState *ts, SxVariable *variable, const SxStateValue *bytes,
 			 SxTransformValue *value)
 {
 	SxReader	rest;
-	EntryHead	head = read_head(bytes, variable->plan->kind == SX_VARIABLE_MAP, &rest);
+	SxTransformEntry head = sx_transform_entry_read(bytes, variable->plan->kind == SX_VARIABLE_MAP, &rest);
 
 	memset(value, 0, sizeof(*value));
 	value->isnull = true;
 	if (!head.exists || head.goes_at <= ts->timestamp)
 		return;
-	if (head.type != variable->plan->type)
-		refuse_type(variable, head.type);
+	sx_transform_check_type(variable, &head);
 	value->found = true;
 	value->isnull = head.isnull;
 	if (!head.isnull)
@@ -105,16 +58,13 @@ static void
 encode_entry(SxTransformState *ts, SxVariable *variable, Datum value, bool isnull,
 			 TimestampTz goes_at, uint64 place)
 {
+	SxTransformEntry entry = {
+		.type = variable->plan->type, .isnull = isnull, .goes_at = goes_at, .place = place,
+	};
 	StringInfo	out = &ts->bytes;
 
 	resetStringInfo(out);
-	appendStringInfoCharMacro(out, SX_TRANSFORM_VERSION);
-	sx_varint_append(out, variable->plan->type);
-	appendStringInfoCharMacro(out, (isnull ? FLAG_NULL : 0) | (goes_at != DT_NOEND ? FLAG_GOES : 0));
-	if (goes_at != DT_NOEND)
-		appendBinaryStringInfo(out, (const char *) &goes_at, sizeof(int64));
-	if (variable->plan->kind == SX_VARIABLE_MAP)
-		sx_varint_append(out, place);
+	sx_transform_entry_begin(out, &entry, variable->plan->kind == SX_VARIABLE_MAP);
 	if (!isnull)
 		sx_datum_encode(&variable->codec, out, value);
 }
@@ -178,7 +128,7 @@ goes_no_more(SxTransformState *ts, const SxStateKey *entry, TimestampTz at)
 }
 
 static void
-remove_entry(SxTransformState *ts, const SxStateKey *entry, const EntryHead *head)
+remove_entry(SxTransformState *ts, const SxStateKey *entry, const SxTransformEntry *head)
 {
 	goes_no_more(ts, entry, head->goes_at);
 	sx_transform_remove(ts, entry);
@@ -199,7 +149,7 @@ sx_transform_get(SxTransformState *ts, SxVariable *variable, SxTransformValue *v
 
 static void
 put_entry(SxTransformState *ts, SxVariable *variable, const SxStateKey *key,
-		  const EntryHead *old, Datum value, bool isnull, int64 ttl, uint64 place)
+		  const SxTransformEntry *old, Datum value, bool isnull, int64 ttl, uint64 place)
 {
 	TimestampTz at = goes_at(ts, variable, ttl);
 
@@ -216,14 +166,14 @@ sx_transform_put(SxTransformState *ts, SxVariable *variable, Datum value, bool i
 {
 	SxTransformOwner owner = owner_of(ts, variable);
 	SxStateKey	key = sx_transform_variable_key(ts->plan->id, &owner, &ts->buffer);
-	EntryHead	old = {.goes_at = DT_NOEND};
+	SxTransformEntry old = {.goes_at = DT_NOEND};
 	SxReader	rest;
 
 	if (variable->plan->ttl > 0)
 	{
 		SxStateValue bytes = sx_transform_read(ts, &key);
 
-		old = read_head(&bytes, false, &rest);
+		old = sx_transform_entry_read(&bytes, false, &rest);
 	}
 	put_entry(ts, variable, &key, &old, value, isnull, ttl, 0);
 }
@@ -339,7 +289,7 @@ sx_transform_append(SxTransformState *ts, SxVariable *variable, int n, const Dat
 {
 	SxTransformOwner owner = owner_of(ts, variable);
 	ListHead	head = read_list(ts, &owner);
-	EntryHead	none = {.goes_at = DT_NOEND};
+	SxTransformEntry none = {.goes_at = DT_NOEND};
 
 	for (int i = 0; i < n; i++)
 	{
@@ -364,14 +314,14 @@ clear_list(SxTransformState *ts, SxVariable *variable)
 	{
 		SxStateKey	key;
 		SxStateValue bytes;
-		EntryHead	entry;
+		SxTransformEntry entry;
 		SxReader	rest;
 
 		CHECK_FOR_INTERRUPTS();
 		resetStringInfo(&ts->buffer);
 		key = sx_transform_part_key(ts->plan->id, &owner, 'e', i, &ts->buffer);
 		bytes = sx_transform_read(ts, &key);
-		entry = read_head(&bytes, false, &rest);
+		entry = sx_transform_entry_read(&bytes, false, &rest);
 		if (entry.exists)
 			remove_entry(ts, &key, &entry);
 	}
@@ -475,19 +425,14 @@ move_entry(SxTransformState *ts, const SxTransformOwner *owner, uint64 from, uin
 	SxStateKey	key = entry_in_place(ts, owner, from);
 	SxStateValue value = sx_transform_read(ts, &key);
 	SxReader	rest;
-	EntryHead	head = read_head(&value, true, &rest);
+	SxTransformEntry head = sx_transform_entry_read(&value, true, &rest);
 	StringInfoData bytes;
 
 	if (!head.exists)
 		sx_reader_short();
 	initStringInfo(&bytes);
-	appendStringInfoCharMacro(&bytes, SX_TRANSFORM_VERSION);
-	sx_varint_append(&bytes, head.type);
-	appendStringInfoCharMacro(&bytes, (head.isnull ? FLAG_NULL : 0) |
-							  (head.goes_at != DT_NOEND ? FLAG_GOES : 0));
-	if (head.goes_at != DT_NOEND)
-		appendBinaryStringInfo(&bytes, (const char *) &head.goes_at, sizeof(int64));
-	sx_varint_append(&bytes, to);
+	head.place = to;
+	sx_transform_entry_begin(&bytes, &head, true);
 	appendBinaryStringInfo(&bytes, rest.p, rest.end - rest.p);
 	sx_transform_write(ts, &key, bytes.data, bytes.len);
 	write_place(ts, owner, to, &key);
@@ -496,7 +441,7 @@ move_entry(SxTransformState *ts, const SxTransformOwner *owner, uint64 from, uin
 
 static void
 remove_map_entry(SxTransformState *ts, const SxTransformOwner *owner, const SxStateKey *key,
-				 const EntryHead *head)
+				 const SxTransformEntry *head)
 {
 	uint64		last = read_size(ts, owner) - 1;
 
@@ -525,7 +470,7 @@ sx_transform_map_put(SxTransformState *ts, SxVariable *variable, Datum map_key, 
 	SxStateKey	key = sx_transform_entry_key(ts->plan->id, &owner, variable, map_key, &ts->buffer);
 	SxStateValue bytes = sx_transform_read(ts, &key);
 	SxReader	rest;
-	EntryHead	old = read_head(&bytes, true, &rest);
+	SxTransformEntry old = sx_transform_entry_read(&bytes, true, &rest);
 	uint64		place = old.place;
 
 	if (!old.exists)
@@ -544,7 +489,7 @@ sx_transform_map_remove(SxTransformState *ts, SxVariable *variable, Datum map_ke
 	SxStateKey	key = sx_transform_entry_key(ts->plan->id, &owner, variable, map_key, &ts->buffer);
 	SxStateValue bytes = sx_transform_read(ts, &key);
 	SxReader	rest;
-	EntryHead	head = read_head(&bytes, true, &rest);
+	SxTransformEntry head = sx_transform_entry_read(&bytes, true, &rest);
 
 	if (head.exists)
 		remove_map_entry(ts, &owner, &key, &head);
@@ -595,7 +540,7 @@ clear_map(SxTransformState *ts, SxVariable *variable)
 		SxStateKey	key = entry_in_place(ts, &owner, place);
 		SxStateValue bytes = sx_transform_read(ts, &key);
 		SxReader	rest;
-		EntryHead	head = read_head(&bytes, true, &rest);
+		SxTransformEntry head = sx_transform_entry_read(&bytes, true, &rest);
 
 		CHECK_FOR_INTERRUPTS();
 		remove_entry(ts, &key, &head);
@@ -658,7 +603,7 @@ clear_value(SxTransformState *ts, SxVariable *variable)
 	SxStateKey	key = sx_transform_variable_key(ts->plan->id, &owner, &ts->buffer);
 	SxStateValue bytes = sx_transform_read(ts, &key);
 	SxReader	rest;
-	EntryHead	head = read_head(&bytes, false, &rest);
+	SxTransformEntry head = sx_transform_entry_read(&bytes, false, &rest);
 
 	if (head.exists)
 		remove_entry(ts, &key, &head);
@@ -707,7 +652,7 @@ list_gone(void *arg, const SxStateKey *key, const SxStateValue *value)
 
 static void
 remove_gone_element(SxTransformState *ts, const SxTransformOwner *owner, const SxStateKey *entry,
-					const EntryHead *head, uint64 index)
+					const SxTransformEntry *head, uint64 index)
 {
 	ListHead	list = read_list(ts, owner);
 
@@ -729,7 +674,7 @@ remove_one_gone(SxTransformState *ts, const GoneKey *gone)
 	bool		of_map = !of_list && rest.p < rest.end;
 	SxStateKey	entry = gone->key;
 	SxStateValue bytes;
-	EntryHead	head;
+	SxTransformEntry head;
 
 	owner.hash = gone->owner_hash;
 	entry.op = SX_STORE_ID(ts->plan->id, of_list ? SX_TRANSFORM_PARTS : SX_TRANSFORM_VARIABLES);
@@ -740,7 +685,7 @@ remove_one_gone(SxTransformState *ts, const GoneKey *gone)
 		entry.len--;
 	}
 	bytes = sx_transform_read(ts, &entry);
-	head = read_head(&bytes, of_map, &value);
+	head = sx_transform_entry_read(&bytes, of_map, &value);
 	if (!head.exists || head.goes_at != gone->key.expiry)
 		sx_transform_remove(ts, &gone->key);
 	else if (of_list)
