@@ -514,7 +514,10 @@ offset_parse(SxSource *source, const char *text)
 	return &sx_stream_offset_parse(source->name, text)->base;
 }
 
-/* Of the heaps that the query began with none was emptied. */
+/*
+ * Of the heaps since the query began none was emptied; a younger one may be before an
+ * older one that a transaction still writes to.
+ */
 static bool
 retained(SxSource *source, const SxOffset *start, const SxOffset *end)
 {
@@ -523,7 +526,8 @@ retained(SxSource *source, const SxOffset *start, const SxOffset *end)
 
 	sx_stream_heaps_open(source->relid, source->name, &heaps);
 	result = heaps.n > 0 &&
-		heaps.generations[0] <= ((const SxStreamOffset *) end)->first_generation;
+		heaps.generations[0] <= ((const SxStreamOffset *) end)->first_generation &&
+		heaps.generations[heaps.n - 1] - heaps.generations[0] == heaps.n - 1;
 	sx_stream_heaps_close(&heaps);
 	return result;
 }
