@@ -125,6 +125,14 @@ sub pg_ctl
 		'-l', $self->{log}, '-w', '-t', '60', @args);
 }
 
+# Processes of the server, also those whose postmaster is gone: pid, what it waits for, name.
+sub processes
+{
+	my ($self) = @_;
+	my @found = grep { (readlink("$_/cwd") // '') eq $self->{data} } glob('/proc/[0-9]*');
+	return join('', map { join(' ', m{(\d+)$}, slurp("$_/wchan"), slurp("$_/cmdline") =~ tr/\0/ /r) . "\n" } @found);
+}
+
 # Tries again for a while: after kill -9 of the postmaster its children need a moment to notice.
 sub start
 {
@@ -133,7 +141,7 @@ sub start
 	while (1)
 	{
 		return if $self->pg_ctl('start') == 0;
-		die "$self->{name} does not start:\n" . $self->log_tail(30) if time > $end;
+		die "$self->{name} does not start:\n" . $self->log_tail(10) . $self->processes if time > $end;
 		sleep 0.3;
 	}
 }
