@@ -268,6 +268,15 @@
 	sx_leave_extension_as(RelationRelationId, (relation))
 #endif
 
+/* 18: a primary key that is checked at the end can be asked for (include utils/relcache.h). */
+#if PG_VERSION_NUM >= 180000
+#define sx_primary_key_index(relation) \
+	RelationGetPrimaryKeyIndex((relation), false)
+#else
+#define sx_primary_key_index(relation) \
+	RelationGetPrimaryKeyIndex(relation)
+#endif
+
 /* Whose rights a foreign scan has; InvalidOid: the current user's. Needs executor/executor.h. */
 #if PG_VERSION_NUM >= 160000
 #define sx_scan_check_as_user(node) \

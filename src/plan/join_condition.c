@@ -200,7 +200,8 @@ constant_of_interval(Const *value, Linear *result)
 	if (value->constisnull || value->consttype != INTERVALOID)
 		return false;
 	interval = DatumGetIntervalP(value->constvalue);
-	if (interval->month != 0 || Abs(interval->day) > MAX_DAYS || Abs(interval->time / USECS_PER_DAY) > MAX_DAYS)
+	if (interval->month != 0 || interval->day < -MAX_DAYS || interval->day > MAX_DAYS ||
+		interval->time / USECS_PER_DAY < -MAX_DAYS || interval->time / USECS_PER_DAY > MAX_DAYS)
 		return false;
 	result->constant = interval->time + interval->day * USECS_PER_DAY;
 	result->slack = interval->day != 0 ? SHIFT_SLACK : 0;

@@ -21,6 +21,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "base/compat.h"
 #include "kafka/topic_limit.h"
 #include "registry/query.h"
 #include "sink/kafka_writer_limit.h"
@@ -93,7 +94,7 @@ written_down(Oid stream)
 	int			bytes = -1;
 
 	ScanKeyInit(&key, Anum_stream, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(stream));
-	scan = systable_beginscan(rel, RelationGetPrimaryKeyIndex(rel), true, GetActiveSnapshot(), 1, &key);
+	scan = systable_beginscan(rel, sx_primary_key_index(rel), true, GetActiveSnapshot(), 1, &key);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 	{
