@@ -4,12 +4,14 @@ import os
 import signal
 import time
 
+import handlers
 import kinds
 import simulate
 import values
 
 # crash points that a batch of such a query passes; each can be told to raise an error
-POINTS = ("operator", "sessions-close", "after-read", "after-sink-write", "before-commit", "after-commit", "prepare")
+POINTS = ("operator", "sessions-close", "after-read", "after-sink-write", "before-commit", "after-commit", "prepare",
+          "handler", "timer")
 REFUSALS = ("0A000", "SX005", "SX006", "42P10")
 STARTS = (1767225600 * 10**6, -10 * 10**6, -2203891200 * 10**6 + 7)     # 2026, just before 1970, 1900
 END = "60 s"
@@ -53,10 +55,11 @@ class Case:
             delays = [None, None]
         self.streams = [Stream("%s_s%d" % (self.name, i), d) for i, d in enumerate(delays)][:rng.choice((1, 2))]
         self.dim = [("a", "one"), ("b", "two"), ("b", "too"), (None, "none")]
-        draw = kinds.Draw(rng, self.streams, self.dim, self.unit)
+        start = rng.choice(STARTS) // self.unit * self.unit
+        draw = kinds.Draw(rng, self.name, self.streams, self.dim, self.unit, self.keys, start)
         self.stage, self.mode = getattr(kinds, self.kind)(draw)
-        self.rows = values.Rows(rng, self.keys, self.unit, rng.choice(STARTS) // self.unit * self.unit,
-                                (4000,) if self.many else (10, 30, 100), "distinct" not in self.kind and "within" not in self.kind)
+        finite = any(word in self.kind for word in ("distinct", "within", "handler"))
+        self.rows = values.Rows(rng, self.keys, self.unit, start, (4000,) if self.many else (10, 30, 100), not finite)
         self.store = rng.choice(("rocksdb", "table"))
         self.settings = {"state_store": self.store, "state_memory": rng.choice(("1MB", "64MB")), "max_future_skew": "off",
                          "batch_rows": 200000 if self.wide else rng.choice((7, 50, 200000, 200000)), "batches_to_retain": 1000}
@@ -97,6 +100,8 @@ class Case:
                 stream.name, columns, "" if stream.delay is None else " OPTIONS (watermark '%d microseconds')" % stream.delay))
         self.sql("TRUNCATE dim; INSERT INTO dim VALUES " + ", ".join(
             "(%s, %s)" % (values.quoted(g), values.quoted(label)) for g, label in self.dim))
+        for statement in self.stage.prepare():
+            self.sql(statement)
         try:
             self.sql("SELECT create_query('%s', $q$%s$q$, sink => '%s_sink', output_mode => '%s', options => '%s') WHERE NOT EXISTS (SELECT FROM streamx.queries WHERE name = '%s')" % (
                 self.name, self.stage.sql(), self.name, self.mode, self.json(), self.name))
@@ -314,7 +319,7 @@ class Case:
         operators = [p["stateOperators"] for p in self.progress]
         if stage.stateful and all(len(o) == 1 for o in operators):
             rows = [o[0]["numRowsTotal"] for o in operators][-1]
-            if not isinstance(stage, simulate.Join) and rows != stage.state_rows():
+            if stage.counts_rows and rows != stage.state_rows():
                 wrong.append("%d state rows, wanted %d" % (rows, stage.state_rows()))
             late = sum(o[0]["numRowsDroppedByWatermark"] for o in operators)
             if late != stage.late and not (isinstance(stage, simulate.Aggregate) and stage.window and stage.window[0] == "hop"):
@@ -322,7 +327,8 @@ class Case:
             dropped = sum(o[0].get("customMetrics", {}).get("numDroppedDuplicateRows", 0) for o in operators)
             if dropped != stage.duplicates:
                 wrong.append("%d duplicates, wanted %d" % (dropped, stage.duplicates))
-        if isinstance(stage, simulate.Aggregate) and stage.closes and owed != (self.marks or [None])[-1]:
+        closes = isinstance(stage, simulate.Aggregate) and stage.closes or isinstance(stage, handlers.Handler) and stage.event
+        if closes and owed != (self.marks or [None])[-1]:
             wrong.append("a batch is owed for watermark %s" % owed)
         return wrong
 
@@ -342,6 +348,8 @@ class Case:
         try:
             self.sql("SELECT drop_query('%s', if_exists => true)" % self.name)
             self.sql("DROP TABLE IF EXISTS %s_sink" % self.name)
+            for statement in self.stage.forget():
+                self.sql(statement)
             for stream in self.streams:
                 self.sql("DROP FOREIGN TABLE IF EXISTS %s CASCADE" % stream.name)
         except Exception as e:

@@ -2,12 +2,13 @@
 
 A new kind is a function here that takes a Draw, and a line in KINDS.
 """
+import handlers
 import simulate as s
 
 
 class Draw:
-    def __init__(self, rng, streams, dim, unit):
-        self.rng, self.streams, self.dim, self.unit = rng, streams, dim, unit
+    def __init__(self, rng, name, streams, dim, unit, keys, start):
+        self.rng, self.name, self.streams, self.dim, self.unit, self.of_keys, self.start = rng, name, streams, dim, unit, keys, start
         self.watermarked = all(x.delay is not None for x in streams)
 
     # ---- parts
@@ -162,6 +163,35 @@ def join_then_aggregate(d):
     return aggregate(d, d.rng.choice((d.tumble, d.hop, d.session_of_all))(), join(d, ("INNER", "LEFT", "SEMI"))[0], "append")
 
 
+def handler(d, timed=False):
+    """With state of its own: over streams, deduplicated or joined ones."""
+    source = d.source()
+    if source.watermarked and d.rng.random() < 0.3:
+        source = d.rng.choice((lambda: join(d, ("INNER", "LEFT"))[0], lambda: s.Dedup(d.scan(), ["k", "ts"])))()
+    form = d.rng.choice(("event", "event", "event", "groups", "none", "processing") if source.watermarked else ("none", "processing"))
+    form = "event" if timed else form
+    key = d.rng.choice((("k",), ("k",), ("g",), ("v",), ("k", "g")))
+    operations = [o for o in handlers.OPERATIONS if d.rng.random() < 0.6]
+    pieces = form == "event" and d.rng.random() < 0.2
+    if form in ("none", "processing") and "rows" not in operations:
+        operations.append("rows")
+    known = ()
+    if form != "groups" and key == ("g",) and d.rng.random() < 0.5 and not timed:
+        known = [(d.rng.choice((None, "a", "b", "elsewhere")), d.rng.randint(1, 9), d.start + d.rng.randint(-20, 60) * d.unit) for _ in range(3)]
+    types = {"k": d.of_keys.type_of, "g": lambda full=False: d.of_keys.type_of(full) if full else "text",
+             "v": lambda full=False: d.of_keys.type_of(full) if full else "int"}
+    return handlers.Handler(source, d.name, key, types[key[0]], form, operations, d.rng.randint(0, 9) * d.unit, d.rng.randint(1, 5) * d.unit,
+                            known, timed, pieces), "append"
+
+
+def handler_then_aggregate(d):
+    if not d.watermarked:
+        return handler(d)
+    first = handler(d, timed=True)[0]
+    keys = d.rng.sample(list(first.key), d.rng.randint(0, len(first.key)))
+    return s.Aggregate(first, d.rng.choice((d.tumble, d.hop, d.session_of_all))(), keys, d.values(s.PLAIN_AGGREGATES), "n", d.having()), "append"
+
+
 KINDS = (tumbling, sliding, sessions, sessions, grouped, copied, distinct, within_watermark,
          distinct_then_aggregate, aggregate_then_aggregate, aggregate_then_distinct, union_of_windows,
-         join, join, join_then_aggregate)
+         join, join, join_then_aggregate, handler, handler, handler_then_aggregate)

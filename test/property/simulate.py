@@ -56,7 +56,16 @@ class Stage:
     columns = ()                # names
     time = None                 # name of the column that carries the watermark
     stateful = False
+    counts_rows = True          # state_rows() is what progress shows
     late = duplicates = 0
+
+    def prepare(self):
+        """What must be there for the query: statements that may be repeated."""
+        return self.source.prepare() if hasattr(self, "source") else ()
+
+    def forget(self):
+        """Statements that undo prepare()."""
+        return self.source.forget() if hasattr(self, "source") else ()
 
     def windows(self):
         """Columns that are windows."""
@@ -202,6 +211,7 @@ class Join(Stage):
     """
 
     stateful = True
+    counts_rows = False
     LEFT = ("id", "k", "g", "v", "ts")
     RIGHT = ("rid", "rv", "rts")
 

@@ -34,6 +34,10 @@ class Keys:
         self.literals = [(literal, "%s#%d" % (self.kind, i)) for i, same in enumerate(classes) for literal in same]
         self.classes = {}
 
+    def type_of(self, full=False):
+        """As a function's argument has it; full: as a column has it."""
+        return self.declared if full else self.declared.split(" COLLATE")[0]
+
     def be_text(self):
         """On a server that does not have the type."""
         self.kind, self.declared = "text", "text"
@@ -42,7 +46,7 @@ class Keys:
     def learn(self, query):
         """Asks the server how it writes the literals."""
         values = ", ".join("(%s)" % quoted(literal) for literal, _ in self.literals)
-        shown = query("SELECT v::%s::text FROM (VALUES %s) x (v)" % (self.declared.split(" COLLATE")[0], values))
+        shown = query("SELECT v::%s::text FROM (VALUES %s) x (v)" % (self.type_of(), values))
         self.classes = {row[0]: name for row, (_, name) in zip(shown, self.literals)}
 
     def draw(self, rng):

@@ -55,7 +55,7 @@ FROM (VALUES ('SELECT value AS k FROM stk WHERE value % 3 = 0'),
 -- key k has the values k, k + 7, k + 14, ...; each third value deletes it
 SELECT create_query('stk', 'SELECT value % 7 AS k, (value % 2)::int AS part, value AS v, value % 3 = 0 AS gone FROM stk', sink => 'stk_sink',
 	output_mode => 'update', options => '{"key_columns": "k, part", "delete_when": "gone", "batch_rows": 100}');
-SELECT is(pg_get_constraintdef(oid), 'PRIMARY KEY (k, part)', 'a table that is made has the primary key') FROM pg_constraint WHERE conrelid = 'stk_sink'::regclass;
+SELECT is(pg_get_constraintdef(oid), 'PRIMARY KEY (k, part)', 'a table that is made has the primary key') FROM pg_constraint WHERE conrelid = 'stk_sink'::regclass AND contype = 'p';
 SELECT start_query('stk');
 DO $$ BEGIN
 	FOR i IN 1..600 LOOP
