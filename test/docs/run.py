@@ -6,6 +6,7 @@ block is left out. A block is marked in its first line:
 
     ```sql error        every statement of it must fail
     ```sql no-run       shown only (needs a broker, a second server, ...)
+    ```sql needs-X      run where the server has extension X
 
 Prints TAP, a test per page. PGHOST, PGPORT and PGUSER say where.
 """
@@ -26,11 +27,18 @@ def psql(database, script):
                           input=script, capture_output=True, text=True, timeout=180)
 
 
+def lacks(marks):
+    """An extension that the server does not have."""
+    wanted = [mark[len("needs-"):] for mark in marks if mark.startswith("needs-")]
+    return wanted and psql("postgres", "\\pset tuples_only\nSELECT count(*) FROM pg_available_extensions WHERE name = ANY ('{%s}');"
+                           % ",".join(wanted)).stdout.split()[-1:] != [str(len(wanted))]
+
+
 def script_of(page, text):
     """One script; markers in stderr say which block an error belongs to."""
     script, n = ["SET client_min_messages = warning;", "SET statement_timeout = '60s';"], 0
     for line, marks, body in blocks(text):
-        if "no-run" in marks:
+        if "no-run" in marks or lacks(marks):
             continue
         n += 1
         script.append("\\warn BLOCK %s:%d %s" % (page, line, "error" if "error" in marks else "ok"))
