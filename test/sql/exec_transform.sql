@@ -157,7 +157,21 @@ ALTER TYPE tr_stat DROP ATTRIBUTE shortest, ADD ATTRIBUTE "odd, (name" int;
 INSERT INTO tr VALUES (1, 'f', 4, '2026-01-15 10:32Z');
 SELECT process_all_available('tr_all_rocksdb') \g /dev/null
 SELECT results_eq('SELECT n, longest FROM tr_all_rocksdb WHERE k = 1 ORDER BY n DESC LIMIT 1', $$VALUES (15::bigint, 'eeeeeeeeeeeeeeeeeee')$$, 'a row type of the state may lose and get columns');
-SELECT throws_ok($$ALTER TYPE tr_stat ALTER ATTRIBUTE n TYPE int$$, '0A000', NULL, 'other changes are refused by the server: the view uses it');
+-- another type: refused by PostgreSQL 15, because the query's view uses it, and by the query on newer ones
+CREATE FUNCTION tr_alter() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	ALTER TYPE tr_stat ALTER ATTRIBUTE n TYPE int;
+	RETURN true;
+EXCEPTION WHEN feature_not_supported THEN
+	RETURN false;
+END $$;
+SELECT tr_alter() AS altered \gset
+\if :altered
+INSERT INTO tr VALUES (1, 'g', 4, '2026-01-15 10:33Z');
+SELECT throws_like($$SELECT process_all_available('tr_all_rocksdb')$$, '%a row type in the state of a handler was altered%', 'other changes are refused');
+\else
+SELECT pass('other changes are refused');
+\endif
 
 SELECT drop_query(name) FROM streamx.queries \g /dev/null
 
