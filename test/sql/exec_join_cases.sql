@@ -8,7 +8,7 @@ SET client_min_messages = warning;
 SET timezone = 'UTC';
 SELECT no_plan();
 
--- an outer join that later denies a match: the sides keep their rows for different times
+-- CASE-01: an outer join that later denies a match: the sides keep their rows for different times
 CREATE FOREIGN TABLE ejc_l (id int, ts timestamptz OPTIONS (watermark '0 seconds')) SERVER streamx;
 CREATE FOREIGN TABLE ejc_r (id int, ts timestamptz OPTIONS (watermark '0 seconds')) SERVER streamx;
 CREATE TABLE ejc_runs AS SELECT 'ejc_' || s AS name, s AS store FROM unnest('{rocksdb,table}'::text[]) s;
@@ -32,7 +32,7 @@ SELECT results_eq(format('SELECT * FROM %I ORDER BY lts', name), $$VALUES (1, '2
 	name || ': a matched row does not come again when its partner is gone') FROM ejc_runs ORDER BY name;
 SELECT drop_query(name) FROM ejc_runs \g /dev/null
 
--- a key that gets a row in the batch that drops its old one
+-- CASE-02: a key that gets a row in the batch that drops its old one
 CREATE FOREIGN TABLE ejk_l (id int, ts timestamptz OPTIONS (watermark '10 minutes')) SERVER streamx;
 CREATE FOREIGN TABLE ejk_r (id int, ts timestamptz OPTIONS (watermark '10 minutes')) SERVER streamx;
 CREATE TABLE ejk_runs AS SELECT format('ejk_%s_%s', s, CASE drained WHEN 'true' THEN 'drained' ELSE 'not_drained' END) AS name, s AS store, drained
@@ -53,7 +53,7 @@ SELECT results_eq(format('SELECT * FROM %I ORDER BY lts', name), $$VALUES (1, '2
 	(1, '2026-01-15 10:55Z', '2026-01-15 10:56Z'), (7, '2026-01-15 11:00Z', '2026-01-15 11:00Z')$$, name) FROM ejk_runs ORDER BY name;
 SELECT drop_query(name) FROM ejk_runs \g /dev/null
 
--- an unmatched row that could be contradicted is refused
+-- CASE-04: an unmatched row that could be contradicted is refused
 CREATE FOREIGN TABLE ejc_plain (id int, ts timestamptz) SERVER streamx;
 SELECT throws_like(format('SELECT create_query(''ejc_no'', %L, sink => ''noop'')', query), pattern, why) FROM (VALUES
 	('SELECT l.id FROM ejc_l l LEFT JOIN ejc_plain r ON l.id = r.id AND l.ts = r.ts', '%LEFT JOIN of two streams needs a watermark on "r"%', 'no watermark on the nullable side'),

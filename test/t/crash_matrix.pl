@@ -1,4 +1,4 @@
-# Queries in append and update mode, with writers going on, are killed at every
+# CASE-30, for tables and files. Queries in append and update mode, with writers going on, are killed at every
 # crash point, by a raised error, with the postmaster, by immediate stops. After
 # every restart, before the first new batch, each sink equals the batch query over
 # the rows below its committed offsets; at the end it equals the batch answer.

@@ -1,5 +1,5 @@
 # What becomes of a query that fails: retried, given up, taken up again by a
-# fresh process, or by a whole fresh server; and of one that finds no room.
+# fresh process, or by a whole fresh server; and of one that finds no room (CASE-49).
 use strict;
 use warnings;
 use Test::More;
