@@ -61,6 +61,7 @@ CREATE TABLE streamx.batch (
 	watermark timestamptz,			-- NULL: unset
 	next_watermark timestamptz,
 	owes_no_data boolean NOT NULL,
+	due text,						-- JSON: what is due by next_watermark and waits for the next batch
 	last_intent bigint,				-- newest batch with output for an outside sink
 	offsets text NOT NULL,			-- JSON
 	inputs text NOT NULL,			-- JSON

@@ -51,6 +51,7 @@ enum
 	Anum_watermark,
 	Anum_next_watermark,
 	Anum_owes_no_data,
+	Anum_due,
 	Anum_last_intent,
 	Anum_offsets,
 	Anum_inputs,
@@ -104,6 +105,13 @@ inputs_to_json(const SxBatchRecord *record)
 	return out.data;
 }
 
+static char *
+due_to_json(const SxDue *due)
+{
+	return psprintf("{\"version\": %d, \"operator\": %d, \"group\": %d, \"rows\": " INT64_FORMAT "}",
+					RECORD_VERSION, due->op, due->group, due->rows);
+}
+
 static void
 set_watermark(Datum *value, bool *isnull, TimestampTz watermark)
 {
@@ -129,6 +137,9 @@ sx_batch_record_append(const SxBatchRecord *record)
 	set_watermark(&values[Anum_next_watermark - 1], &nulls[Anum_next_watermark - 1],
 				  record->next_watermark);
 	values[Anum_owes_no_data - 1] = BoolGetDatum(record->owes_no_data);
+	nulls[Anum_due - 1] = record->due.op < 0;
+	if (record->due.op >= 0)
+		values[Anum_due - 1] = CStringGetTextDatum(due_to_json(&record->due));
 	values[Anum_last_intent - 1] = Int64GetDatum(record->last_intent);
 	nulls[Anum_last_intent - 1] = record->last_intent < 0;
 	values[Anum_offsets - 1] = CStringGetTextDatum(offsets_to_json(record));
@@ -280,6 +291,19 @@ read_inputs(SxBatchRecord *record, Datum column)
 	}
 }
 
+static void
+read_due(SxBatchRecord *record, Datum column)
+{
+	Jsonb	   *json = json_column(record, column, "due");
+
+	if (!JB_ROOT_IS_OBJECT(json) ||
+		json_int64(json_member(&json->root, "version"), record, "due") != RECORD_VERSION)
+		corrupt(record->query_id, record->batch_id, "due");
+	record->due.op = (int) json_int64(json_member(&json->root, "operator"), record, "due");
+	record->due.group = (int) json_int64(json_member(&json->root, "group"), record, "due");
+	record->due.rows = json_int64(json_member(&json->root, "rows"), record, "due");
+}
+
 static SxBatchRecord *
 read_record(HeapTuple tuple, TupleDesc desc, bool head_only)
 {
@@ -298,6 +322,9 @@ read_record(HeapTuple tuple, TupleDesc desc, bool head_only)
 	record->next_watermark = nulls[Anum_next_watermark - 1] ? SX_TIME_UNSET :
 		DatumGetTimestampTz(values[Anum_next_watermark - 1]);
 	record->owes_no_data = DatumGetBool(values[Anum_owes_no_data - 1]);
+	record->due.op = -1;
+	if (!nulls[Anum_due - 1] && !head_only)
+		read_due(record, values[Anum_due - 1]);
 	record->last_intent = nulls[Anum_last_intent - 1] ? -1 :
 		DatumGetInt64(values[Anum_last_intent - 1]);
 	if (!head_only)

@@ -19,6 +19,19 @@ typedef struct SxSourceOffset
 	char	   *end;			/* JSON text of the source's kind */
 } SxSourceOffset;
 
+/*
+ * Where more is due at once than a batch should take, it is taken in batches of
+ * its own that read nothing, some key groups in each: an operator of the plan, and
+ * the group that the next of them begins with. Until the last one the watermark of
+ * the records stays where it was, so that what the operator gives is late for none above it.
+ */
+typedef struct SxDue
+{
+	int			op;				/* its id; -1: nothing that is due waits */
+	int			group;
+	int64		rows;			/* about so many are due in each group */
+} SxDue;
+
 typedef struct SxBatchRecord
 {
 	int64		query_id;
@@ -26,9 +39,10 @@ typedef struct SxBatchRecord
 	pg_uuid_t	incarnation;
 	pg_uuid_t	lineage;		/* random, proves that a cache belongs to this history */
 	TimestampTz batch_timestamp;
-	TimestampTz watermark;		/* the one this batch evicted by */
+	TimestampTz watermark;		/* the one this batch evicted by; with due: the one before */
 	TimestampTz next_watermark; /* the one batch N+1 will evict by */
 	bool		owes_no_data;	/* a no-data batch is due, also after a restart (D12) */
+	SxDue		due;			/* what is due by next_watermark and waits for the next batch */
 	int64		last_intent;	/* newest batch up to this one with output for an outside sink, -1: none */
 	int			nsources;
 	SxSourceOffset *sources;

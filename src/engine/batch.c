@@ -187,7 +187,8 @@ advance_watermark(SxEngine *engine, SxBatch *batch)
 	for (int i = plan->first_marker; i < plan->nwatermarks; i++)
 		if (next->inputs[i].max > engine->at->inputs[i].max)
 			engine->last_moved[i] = batch->timestamp;
-	next->next_watermark = sx_batch_watermark_next(engine, next, batch->timestamp);
+	if (next->due.op < 0)
+		next->next_watermark = sx_batch_watermark_next(engine, next, batch->timestamp);
 }
 
 /* ---- the steps of a batch ---- */
@@ -235,6 +236,8 @@ run_plan(SxEngine *engine, SxBatch *batch)
 		.evict = next->next_watermark,
 		.markers = next->inputs + engine->plan->first_marker,
 		.latest_allowed = sx_batch_watermark_latest_allowed(engine, batch->timestamp),
+		.due = next->due,
+		.max_due = engine->in_session ? PG_INT64_MAX : engine->max_rows,
 		.operators = batch->operators,
 	};
 
@@ -244,6 +247,7 @@ run_plan(SxEngine *engine, SxBatch *batch)
 	batch->result.split_fresh = engine->sink != NULL && engine->sink->takes_fresh;
 	sx_exec_run(engine->exec, &run, &batch->result);
 	batch->stages = run.stages;
+	next->due = run.due;
 	for (int i = 0; i < engine->nsources; i++)
 	{
 		SxBatchSource *range = &batch->sources.sources[i];
@@ -310,6 +314,7 @@ write_record(SxEngine *engine, SxBatch *batch)
 		.watermark = next->watermark,
 		.next_watermark = next->next_watermark,
 		.owes_no_data = next->owes_no_data,
+		.due = next->due,
 		.last_intent = next->last_intent,
 		.nsources = engine->nsources,
 		.policy = engine->policy,
@@ -370,7 +375,8 @@ run_batch(SxEngine *engine, SxBatch *batch)
 	batch->us_add_batch = elapsed_us(since);
 
 	next->batch_id = batch->id;
-	next->watermark = next->next_watermark;
+	if (next->due.op < 0)
+		next->watermark = next->next_watermark;
 	advance_offsets(engine, batch);
 	advance_watermark(engine, batch);
 	next->owes_no_data = sx_batch_watermark_owes(engine, next, batch->timestamp);
@@ -397,6 +403,8 @@ run_no_data_batch(SxEngine *engine, const SxBatch *data_batch)
 
 	if (!engine->next->owes_no_data || engine->query->trigger == SX_TRIGGER_ONCE)
 		return NULL;
+	if (engine->next->due.op >= 0)
+		return NULL;			/* one of several, in a transaction each */
 
 	/* What the sink's triggers or foreach_batch wrote is to be seen. */
 	PopActiveSnapshot();
@@ -418,7 +426,9 @@ choose(SxEngine *engine, SxBatch *batch)
 	batch->fresh = pg_atomic_read_u64(&engine->slot->asked) !=
 		pg_atomic_read_u64(&engine->slot->drained);
 	engine->loading = false;
-	if (sx_search_active(engine))
+	if (engine->at->due.op >= 0)
+		has_data = false;
+	else if (sx_search_active(engine))
 	{
 		sx_search_ranges(engine, batch);
 		has_data = true;

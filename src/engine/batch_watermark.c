@@ -60,13 +60,16 @@ evicts_by(SxEngine *engine, const SxPosition *position, TimestampTz now)
 void
 sx_batch_watermark_begin(SxEngine *engine, SxPosition *position, TimestampTz now)
 {
-	position->next_watermark = evicts_by(engine, position, now);
+	if (position->due.op < 0)
+		position->next_watermark = evicts_by(engine, position, now);
 }
 
 /* Is a no-data batch due after position?  Operators must see that it moved; timers that time passed. */
 bool
 sx_batch_watermark_owes(SxEngine *engine, const SxPosition *position, TimestampTz now)
 {
+	if (position->due.op >= 0)
+		return true;
 	if (!engine->query->options.no_data_batches || position->batch_id < 0)
 		return false;
 	return (engine->plan->wants_no_data && evicts_by(engine, position, now) > position->watermark) ||

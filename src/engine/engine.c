@@ -277,7 +277,7 @@ step(SxEngine *engine)
 		return SX_STEP_IDLE;	/* its source wakes us */
 	if (!ran)
 		return nothing_to_do(engine, asked);
-	engine->ran_once = engine->query->trigger == SX_TRIGGER_ONCE;
+	engine->ran_once = engine->query->trigger == SX_TRIGGER_ONCE && engine->at->due.op < 0;
 	return SX_STEP_RAN;
 }
 

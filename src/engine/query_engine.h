@@ -33,6 +33,7 @@ typedef struct SxPosition
 	TimestampTz watermark;		/* that this batch evicted by: the next one's late filter */
 	TimestampTz next_watermark; /* that the next one evicts by */
 	bool		owes_no_data;
+	SxDue		due;			/* what waits of what next_watermark made due: the next batch reads nothing */
 	int64		last_intent;	/* newest batch with an intent, -1: none */
 	SxOffset  **offsets;		/* by source */
 	SxWatermarkInput *inputs;	/* as the plan's watermarks */

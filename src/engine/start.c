@@ -152,6 +152,7 @@ record_beginning(SxEngine *engine)
 		.batch_timestamp = sx_engine_now(engine),
 		.watermark = SX_TIME_UNSET,
 		.next_watermark = SX_TIME_UNSET,
+		.due.op = -1,
 		.last_intent = engine->at->last_intent,
 		.nsources = engine->nsources,
 		.policy = engine->policy,
@@ -226,6 +227,7 @@ adopt_record(SxEngine *engine, const SxBatchRecord *record)
 	at->watermark = SX_TIME_UNSET;
 	at->next_watermark = SX_TIME_UNSET;
 	at->last_intent = -1;
+	at->due.op = -1;
 	memset(&at->totals, 0, sizeof(at->totals));
 	if (record != NULL)
 	{
@@ -234,6 +236,8 @@ adopt_record(SxEngine *engine, const SxBatchRecord *record)
 		at->watermark = record->watermark;
 		at->next_watermark = record->next_watermark;
 		at->owes_no_data = record->owes_no_data;
+		if (record->due.op < engine->plan->noperators)
+			at->due = record->due;
 		sx_progress_read_totals(record->progress, &at->totals);
 		/* Another incarnation's intents say nothing about this one's sink. */
 		if (memcmp(record->incarnation.data, engine->query->incarnation.data, UUID_LEN) == 0)

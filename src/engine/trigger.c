@@ -12,7 +12,8 @@
  *	 ticks      |         |         |         |         |
  *	 batches      B0      B1-----------B2       B3
  *
- * Rows that a bound cut off are no news to wait a tick for: they follow at once.
+ * Rows that a bound cut off are no news to wait a tick for: they follow at once, and
+ * so does what is due and waits.
  */
 #include "postgres.h"
 
@@ -76,7 +77,7 @@ sx_trigger_due(SxEngine *engine, TimestampTz now)
 	int64		most = has_interval(engine) ? engine->query->trigger_interval : REALTIME_REST_US;
 
 	/* Farther away than a tick can be: the clock went back. */
-	return engine->next_tick == DT_NOBEGIN || engine->more_waits || now >= engine->next_tick ||
+	return engine->next_tick == DT_NOBEGIN || engine->more_waits || engine->at->due.op >= 0 || now >= engine->next_tick ||
 		engine->next_tick > now + most;
 }
 
@@ -88,7 +89,7 @@ sx_trigger_fired(SxEngine *engine, TimestampTz now)
 
 	if (!has_interval(engine))
 		return;
-	if (engine->next_tick != DT_NOBEGIN && !engine->more_waits &&
+	if (engine->next_tick != DT_NOBEGIN && !engine->more_waits && engine->at->due.op < 0 &&
 		now >= engine->next_tick + interval && !engine->looked)
 		ereport(LOG,
 				(errmsg("query \"%s\" falls behind its trigger", engine->query->name),

@@ -596,11 +596,38 @@ sx_aggregate_put_touched(SxAggregate *agg, bool emits)
 	return passed;
 }
 
+/* Only where groups are shown when they go; else one record removes them all. */
+static int64
+aggregate_due(SxOperator *op)
+{
+	if (op->mode != SX_OUTPUT_APPEND || !is_watermarked(op->plan, op->mode) ||
+		op->evict == SX_TIME_UNSET)
+		return 0;
+	return sx_state_due(op->state, op->plan->id,
+						op->plan->panes ? sx_aggregate_last_pane(op->plan, op->evict) : op->evict);
+}
+
+/* Shows the groups of the state that are due, or a part of them; with the last part they go. */
+static void
+close_due(SxAggregate *agg)
+{
+	SxOperator *op = &agg->base;
+	int64		shown = op->nout;
+	int64		removed = 0;
+
+	if (op->mode == SX_OUTPUT_APPEND)
+		sx_state_scan_groups(op->state, op->plan->id, op->due_first, op->due_last, agg->evict,
+							 emit_stored, agg);
+	shown = op->nout - shown;
+	if (sx_operator_ends_due(op))
+		removed = sx_state_expire(op->state, op->plan->id, agg->evict);
+	op->progress->rows_removed += op->due_first == 0 && sx_operator_ends_due(op) ? removed : shown;
+}
+
 static void
 aggregate_finish(SxOperator *op)
 {
 	SxAggregate *agg = (SxAggregate *) op;
-	bool		evicts = agg->evict != SX_TIME_UNSET;
 
 	process_chunk(agg);
 	if (agg->waiting != NULL)
@@ -617,10 +644,8 @@ aggregate_finish(SxOperator *op)
 	op->progress->rows_removed += sx_aggregate_put_touched(agg, true);
 	if (op->mode == SX_OUTPUT_COMPLETE)
 		sx_state_scan(op->state, op->plan->id, SX_STATE_NEVER, emit_stored, agg);
-	else if (op->mode == SX_OUTPUT_APPEND && evicts)
-		sx_state_scan(op->state, op->plan->id, agg->evict, emit_stored, agg);
-	if (evicts)
-		op->progress->rows_removed += sx_state_expire(op->state, op->plan->id, agg->evict);
+	if (agg->evict != SX_TIME_UNSET)
+		close_due(agg);
 	sx_agg_calls_end(agg->calls);
 }
 
@@ -704,6 +729,7 @@ const SxOperatorRoutine sx_aggregate_routine = {
 	.begin = aggregate_begin,
 	.receive = aggregate_receive,
 	.finish = aggregate_finish,
+	.due = aggregate_due,
 	.explain = sx_aggregate_explain,
 	.stores = sx_state_show_default,
 	.show_open = sx_aggregate_show_open,

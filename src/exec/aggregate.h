@@ -74,6 +74,9 @@ extern void sx_aggregate_emit_row(SxAggregate *agg, char *values);
 extern SxChunk *sx_aggregate_make_chunk(const SxPlanOperator *plan);
 extern List *sx_aggregate_explain(const SxPlan *plan, const SxPlanOperator *op, List *lines);
 
+/* The last expiry of panes that windows which close by the watermark need. */
+extern int64 sx_aggregate_last_pane(const SxPlanOperator *plan, TimestampTz watermark);
+
 /* Instead of what begin and finish do with a state of windows. */
 extern void sx_aggregate_begin_panes(SxAggregate *agg);
 extern void sx_aggregate_finish_panes(SxAggregate *agg);

@@ -532,6 +532,19 @@ close_windows_of_part(Closing *closing, int64 max_expiry)
 	return windows;
 }
 
+/* The end of the last window that a watermark closes. */
+static TimestampTz
+last_window_end(const SxWindow *window, TimestampTz watermark)
+{
+	return sx_window_last_start(window, watermark - window->size) + window->size;
+}
+
+int64
+sx_aggregate_last_pane(const SxPlanOperator *plan, TimestampTz watermark)
+{
+	return last_window_end(&plan->window, watermark) + plan->window.size - 1;
+}
+
 /*
  * Goes through the windows that end after what was late and not after upto: key
  * by key, so that a key's panes are hot when its windows are combined. Memory is
@@ -551,20 +564,20 @@ close_windows(SxAggregate *agg, TimestampTz upto, bool emits)
 
 	if (upto != PG_INT64_MAX)
 	{
-		closing.end = sx_window_last_start(window, upto - window->size) + window->size;
+		closing.end = last_window_end(window, upto);
 		if (closing.end <= agg->late)
 			return 0;
-		max_expiry = closing.end + window->size - 1;	/* of panes before the end */
+		max_expiry = sx_aggregate_last_pane(agg->base.plan, upto);	/* of panes before the end */
 	}
 	step = Max(SX_KEY_GROUPS / (bytes / READ_MEMORY + 1), 1);
 	memory = AllocSetContextCreate(CurrentMemoryContext, "streamx closing panes",
 								   ALLOCSET_DEFAULT_SIZES);
 	agg->base.fresh = false;
-	for (closing.first = 0; closing.first < SX_KEY_GROUPS; closing.first += step)
+	for (closing.first = agg->base.due_first; closing.first <= agg->base.due_last; closing.first += step)
 	{
 		MemoryContext oldcontext = MemoryContextSwitchTo(memory);
 
-		closing.last = Min(closing.first + step, SX_KEY_GROUPS) - 1;
+		closing.last = Min(closing.first + step - 1, agg->base.due_last);
 		closing.table = sx_pane_table_make();
 		closing.free = NULL;
 		closing.nfree = 0;
@@ -608,7 +621,8 @@ sx_aggregate_finish_panes(SxAggregate *agg)
 
 		op->progress->rows_removed += closed;
 		books.windows -= closed;
-		sx_state_expire(op->state, op->plan->id, agg->evict);
+		if (sx_operator_ends_due(op))
+			sx_state_expire(op->state, op->plan->id, agg->evict);
 	}
 	if (books.windows != agg->books.windows || books.newest != agg->books.newest)
 		put_books(agg, &books);

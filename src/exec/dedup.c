@@ -317,12 +317,22 @@ remove_passed(Dedup *dedup, TimestampTz evict)
 	do
 	{
 		resetStringInfo(&list);
-		sx_state_scan(op->state, by_time, evict, list_key, &list);
+		sx_state_scan_groups(op->state, by_time, op->due_first, op->due_last, evict, list_key, &list);
 		more = list.len >= LIST_BYTES;
 		remove_listed(dedup, &list, more);
 	} while (more);
 	pfree(list.data);
-	sx_state_expire(op->state, by_time, evict);
+	if (sx_operator_ends_due(op))
+		sx_state_expire(op->state, by_time, evict);
+}
+
+/* Keys with the time in them go by one record. */
+static int64
+dedup_due(SxOperator *op)
+{
+	if (!op->plan->watermarked || !op->plan->within_watermark || op->evict == SX_TIME_UNSET)
+		return 0;
+	return sx_state_due(op->state, SX_STORE_ID(op->plan->id, 1), op->evict);
 }
 
 static void
@@ -410,6 +420,7 @@ const SxOperatorRoutine sx_dedup_routine = {
 	.begin = dedup_begin,
 	.receive = dedup_receive,
 	.finish = dedup_finish,
+	.due = dedup_due,
 	.explain = dedup_explain,
 	.stores = sx_state_show_default,
 	.show_open = dedup_show_open,

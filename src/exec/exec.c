@@ -19,6 +19,7 @@
 #include "exec/segment.h"
 #include "time/marker.h"
 
+#define DUE_IN_ONE_GO	2		/* times max_due: what is due needs no batches of its own yet */
 #define FIRST_GUESS		10000	/* rows of the first batch, for the planner */
 
 /* Kilobytes of a result before it goes to a file: a batch of the usual size stays in memory. */
@@ -42,6 +43,7 @@ typedef struct Run
 	SxExecBatch *batch;
 	SxResult   *result;
 	QueryEnvironment *env;
+	SxDue		waits;			/* what the batch before left; op -1: the operator has come */
 	int64		operator_rows;	/* in the outputs that env holds */
 	SxGone	   *gone;
 	const SxOperator *piped_from;	/* the last operator fills the result; or NULL */
@@ -252,6 +254,58 @@ watermark_at(const SxPlanOperator *op, TimestampTz watermark)
 	return watermark == SX_TIME_UNSET ? SX_TIME_UNSET : watermark - op->lag;
 }
 
+/* The key groups that this batch takes, and what then waits. */
+static void
+take_due(Run *run, SxOperator *op, int group, int64 rows)
+{
+	SxExecBatch *batch = run->batch;
+	int64		step = Max(batch->max_due / Max(rows, 1), 1);
+
+	op->due_first = group;
+	op->due_last = Min(group + step, SX_KEY_GROUPS) - 1;
+	if (SX_KEY_GROUPS - 1 - op->due_last <= step / 4)
+		op->due_last = SX_KEY_GROUPS - 1;	/* no batch for a small rest */
+	if (!sx_operator_ends_due(op))
+		batch->due = (SxDue) {op->plan->id, op->due_last + 1, rows};
+}
+
+/*
+ * May the operator take what is due? An operator before it that has not come to the
+ * end may give more rows, and its own rows of this batch must be in the state first
+ * if it is to go through that in parts.
+ */
+static void
+allot_due(Run *run, SxOperator *op)
+{
+	SxExecBatch *batch = run->batch;
+	int64		rows;
+
+	op->holds = false;
+	op->due_first = 0;
+	op->due_last = SX_KEY_GROUPS - 1;
+	if (run->waits.op == op->plan->id)
+	{
+		take_due(run, op, run->waits.group, run->waits.rows);
+		run->waits.op = -1;
+	}
+	else if (run->waits.op >= 0 || batch->due.op >= 0)
+		op->holds = true;
+	else if (op->routine->due != NULL &&
+			 (rows = op->routine->due(op)) / DUE_IN_ONE_GO > batch->max_due)
+	{
+		rows = rows / SX_KEY_GROUPS + 1;
+		if (run->operator_rows == 0 && !sources_have_rows(batch))
+			take_due(run, op, 0, rows);
+		else
+		{
+			op->holds = true;
+			batch->due = (SxDue) {op->plan->id, 0, rows};
+		}
+	}
+	if (op->holds)
+		op->evict = op->late;
+}
+
 /* From the stage of its first input to that of its last; first is the former's number. */
 static void
 run_operator(Run *run, SxOperator *op, int first)
@@ -266,6 +320,7 @@ run_operator(Run *run, SxOperator *op, int first)
 	op->batch = run->batch;
 	op->late = watermark_at(op->plan, run->batch->late);
 	op->evict = watermark_at(op->plan, run->batch->evict);
+	allot_due(run, op);
 	op->progress = &run->batch->operators[op->plan->id];
 	op->progress->name = op->plan->spark_name;
 	op->out = NULL;
@@ -411,7 +466,7 @@ void
 sx_exec_run(SxExec *exec, SxExecBatch *batch, SxResult *result)
 {
 	const SxPlan *plan = exec->plan;
-	Run			run = {.exec = exec, .batch = batch, .result = result};
+	Run			run = {.exec = exec, .batch = batch, .result = result, .waits = batch->due};
 
 	run.env = create_queryEnv();
 	add_relation(run.env, SX_BATCH_ENR, CreateTemplateTupleDesc(0), batch->sources, 0);
@@ -419,6 +474,7 @@ sx_exec_run(SxExec *exec, SxExecBatch *batch, SxResult *result)
 					 batch->latest_allowed);
 	begin_result(&run);
 	batch->stages = palloc0(sizeof(SxStageRows) * plan->nstages);
+	batch->due.op = -1;
 	for (int i = 0; plan->stages[i].op != NULL; i += plan->stages[i].op->ninputs)
 		run_operator(&run, exec->operators[plan->stages[i].op->id], i);
 	run_last(&run);

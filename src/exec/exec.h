@@ -8,6 +8,7 @@
 #ifndef SX_EXEC_EXEC_H
 #define SX_EXEC_EXEC_H
 
+#include "checkpoint/batch_record.h"
 #include "monitor/progress.h"
 #include "plan/plan.h"
 #include "sink/sink.h"
@@ -34,6 +35,10 @@ typedef struct SxExecBatch
 	/* in and out: maxima of the watermark() calls, plan->watermarks[first_marker ...] */
 	SxWatermarkInput *markers;
 	TimestampTz latest_allowed; /* D13 */
+
+	/* in and out: what is due and waits; with an op the sources have no rows, late and evict are as they were */
+	SxDue		due;
+	int64		max_due;		/* keys that one batch may take, about */
 
 	/* out */
 	SxOperatorProgress *operators;	/* one per operator, by id; counters to add to */

@@ -648,14 +648,30 @@ remove_due(StreamJoin *join, int s)
 	{
 		resetStringInfo(&due.list);
 		if (join->sides[s].comes_out || !join->plan->expiry_in_key)
-			sx_state_scan(op->state, rows, op->evict, see_due, &due);
+			sx_state_scan_groups(op->state, rows, op->due_first, op->due_last, op->evict, see_due, &due);
 		more = due.list.len >= LIST_BYTES;
 		forget_due(&due, more);
 	} while (more);
 	pfree(due.list.data);
+	if (!sx_operator_ends_due(op))
+		return;
 	op->progress->rows_removed += sx_state_expire(op->state, rows, op->evict);
 	for (int store = 2; join->plan->expiry_in_key && store <= 4; store += 2)
 		sx_state_expire(op->state, SX_STORE_ID(op->plan->id, store + s), op->evict);
+}
+
+/* Rows that are shown or taken off their keys' lists one by one when they go. */
+static int64
+join_due(SxOperator *op)
+{
+	const SxPlanJoin *plan = op->plan->join;
+	StreamJoin *join = (StreamJoin *) op;
+	int64		n = 0;
+
+	for (int s = 0; s < 2 && op->evict != SX_TIME_UNSET; s++)
+		if (plan->sides[s].expiry != 0 && (join->sides[s].comes_out || !plan->expiry_in_key))
+			n += sx_state_due(op->state, SX_STORE_ID(op->plan->id, s), op->evict);
+	return n;
 }
 
 static void
@@ -736,6 +752,7 @@ const SxOperatorRoutine sx_join_routine = {
 	.begin = join_begin,
 	.receive = join_receive,
 	.finish = join_finish,
+	.due = join_due,
 	.explain = join_explain,
 	.stores = sx_join_stores,
 	.show_open = sx_join_show_open,

@@ -41,6 +41,9 @@ typedef struct SxOperator
 	const SxExecBatch *batch;
 	TimestampTz late;			/* the batch's watermarks, as far as they have come here */
 	TimestampTz evict;
+	bool		holds;			/* nothing is taken that is due: evict is late, timers wait */
+	int			due_first;		/* key groups whose due keys are taken: all, or a part */
+	int			due_last;
 	SxOperatorProgress *progress;
 	SxSegmentPipe *pipe;		/* straight to the result, or NULL: */
 	Tuplestorestate *out;		/* rows of plan->output */
@@ -79,6 +82,13 @@ typedef struct SxOperatorRoutine
 	bool		(*receive) (SxOperator *op, int input, TupleTableSlot *slot);
 	void		(*finish) (SxOperator *op);
 
+	/*
+	 * Optional, for operators whose due keys cost something each: about how many there
+	 * are. Asked before begin. With very many, finish takes those of groups due_first
+	 * to due_last only, in a batch without rows, and removes by sx_state_expire with the last group.
+	 */
+	int64		(*due) (SxOperator *op);
+
 	/* Optional. When a batch is wanted though no rows come; DT_NOEND: never. */
 	TimestampTz (*next_time) (SxOperator *op);
 
@@ -108,6 +118,13 @@ extern const SxOperatorRoutine sx_session_routine;
 extern const SxOperatorRoutine sx_transform_routine;
 
 extern const SxOperatorRoutine *sx_operator_routine(SxOperatorKind kind);
+
+/* Will all that is due have been taken after this batch? */
+static inline bool
+sx_operator_ends_due(const SxOperator *op)
+{
+	return op->due_last == SX_KEY_GROUPS - 1;
+}
 
 /* A row of the operator's output; nothing of it is kept. */
 static inline void

@@ -811,13 +811,24 @@ close_due(SessionOperator *op)
 	do
 	{
 		resetStringInfo(&list);
-		sx_state_scan(op->base.state, by_time, op->evict, list_due, &list);
+		sx_state_scan_groups(op->base.state, by_time, op->base.due_first, op->base.due_last, op->evict,
+							 list_due, &list);
 		more = list.len >= LIST_BYTES;
 		close_listed(op, &list, memory, more);
 	} while (more);
 	pfree(list.data);
 	MemoryContextDelete(memory);
-	sx_state_expire(op->base.state, by_time, op->evict);
+	if (sx_operator_ends_due(&op->base))
+		sx_state_expire(op->base.state, by_time, op->evict);
+}
+
+/* Keys, each with at least one session that closes. */
+static int64
+session_due(SxOperator *base)
+{
+	if (!base->plan->watermarked || base->evict == SX_TIME_UNSET)
+		return 0;
+	return sx_state_due(base->state, SX_STORE_ID(base->plan->id, 1), base->evict);
 }
 
 /* An SxStateVisit: complete mode; a key or a piece of one. */
@@ -879,6 +890,7 @@ const SxOperatorRoutine sx_session_routine = {
 	.begin = session_begin,
 	.receive = session_receive,
 	.finish = session_finish,
+	.due = session_due,
 	.explain = sx_aggregate_explain,
 	.stores = sx_session_stores,
 	.show_open = sx_session_show_open,

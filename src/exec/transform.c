@@ -414,9 +414,10 @@ fire_timers(Transform *t)
 	TupleTableSlot *slot;
 	Datum		no_rows;
 
-	if (until == SX_TIME_UNSET)
+	if (until == SX_TIME_UNSET || t->base.holds)
 		return;
-	sx_state_scan(t->base.state, SX_STORE_ID(plan->id, SX_TRANSFORM_TIMERS), until, note_timer, &due);
+	sx_state_scan_groups(t->base.state, SX_STORE_ID(plan->id, SX_TRANSFORM_TIMERS), t->base.due_first,
+						 t->base.due_last, until, note_timer, &due);
 	if (due.sort == NULL)
 		return;
 	t->ts->firing = true;
@@ -546,6 +547,16 @@ find_next_time(const Transform *t)
 	return Min(timer, going);
 }
 
+static int64
+transform_due(SxOperator *op)
+{
+	Transform  *t = (Transform *) op;
+	TimestampTz until = sx_transform_due_by(op->plan->transform, op->evict, op->batch->timestamp);
+
+	return until == SX_TIME_UNSET ? 0 :
+		sx_state_due(t->base.state, SX_STORE_ID(op->plan->id, SX_TRANSFORM_TIMERS), until);
+}
+
 static void
 transform_finish(SxOperator *op)
 {
@@ -614,6 +625,7 @@ const SxOperatorRoutine sx_transform_routine = {
 	.begin = transform_begin,
 	.receive = transform_receive,
 	.finish = transform_finish,
+	.due = transform_due,
 	.next_time = transform_next_time,
 	.abort = transform_abort,
 	.explain = transform_explain,

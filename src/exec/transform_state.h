@@ -104,6 +104,8 @@ extern void sx_transform_timers_clear(SxTransformState *ts);
 
 /* Timers up to here fire in this batch; SX_TIME_UNSET: none do. */
 extern TimestampTz sx_transform_due(const SxTransformState *ts);
+extern TimestampTz sx_transform_due_by(const SxPlanTransform *plan, TimestampTz watermark,
+									   TimestampTz timestamp);
 
 /* Is there such a timer that may fire in this batch? */
 extern bool sx_transform_timer_fires(SxTransformState *ts, TimestampTz at);

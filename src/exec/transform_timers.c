@@ -12,14 +12,19 @@
 
 /* As this batch compares with it: the older forms fire strictly after it (semantics 10, 11). */
 TimestampTz
+sx_transform_due_by(const SxPlanTransform *plan, TimestampTz watermark, TimestampTz timestamp)
+{
+	TimestampTz clock = plan->time_mode == SX_TIME_MODE_EVENT ? watermark : timestamp;
+
+	if (plan->time_mode == SX_TIME_MODE_NONE || clock == SX_TIME_UNSET)
+		return SX_TIME_UNSET;
+	return plan->groups ? clock - 1 : clock;
+}
+
+TimestampTz
 sx_transform_due(const SxTransformState *ts)
 {
-	TimestampTz clock = ts->plan->transform->time_mode == SX_TIME_MODE_EVENT ?
-		ts->watermark : ts->timestamp;
-
-	if (ts->plan->transform->time_mode == SX_TIME_MODE_NONE || clock == SX_TIME_UNSET)
-		return SX_TIME_UNSET;
-	return ts->plan->transform->groups ? clock - 1 : clock;
+	return sx_transform_due_by(ts->plan->transform, ts->watermark, ts->timestamp);
 }
 
 static SxStateKey

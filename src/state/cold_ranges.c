@@ -140,6 +140,16 @@ sx_cold_any(const SxColdRanges *cold, int64 max_expiry)
 	return cold->nranges > 0 && cold->ranges[0].low <= max_expiry;
 }
 
+int64
+sx_cold_due(const SxColdRanges *cold, int64 max_expiry)
+{
+	int64		n = 0;
+
+	for (int i = 0; i < cold->nranges && cold->ranges[i].low <= max_expiry; i++)
+		n += cold->ranges[i].count;
+	return n;
+}
+
 bool
 sx_cold_cuts(const SxColdRanges *cold, int64 watermark, int64 *low)
 {

@@ -55,6 +55,9 @@ extern bool sx_cold_may_hold(const SxColdRanges *cold, int64 expiry);
 /* Could it hold any with expiry <= max_expiry? */
 extern bool sx_cold_any(const SxColdRanges *cold, int64 max_expiry);
 
+/* How many with expiry <= max_expiry it holds; a range that this cuts counts in full. */
+extern int64 sx_cold_due(const SxColdRanges *cold, int64 max_expiry);
+
 /* Does an expiry at the watermark cut a range, so that its keys must be counted? */
 extern bool sx_cold_cuts(const SxColdRanges *cold, int64 watermark, int64 *low);
 

@@ -181,6 +181,13 @@ extern void sx_tier_abort(SxTier *tier);
 extern bool sx_tier_scan(SxTier *tier, SxTierOperator *op, int64 max_expiry,
 						 SxStateVisit visit, void *arg);
 
+/* The same of key groups [first, last]: each entry of theirs is looked at, those of others are not. */
+extern bool sx_tier_scan_groups(SxTier *tier, SxTierOperator *op, int first, int last,
+								int64 max_expiry, SxStateVisit visit, void *arg);
+
+/* How many live entries of the operator have expiry <= max_expiry; counts no further than enough. */
+extern int64 sx_tier_due(SxTierOperator *op, int64 max_expiry, int64 enough);
+
 /* The earliest expiry of a live entry in memory; SX_STATE_NEVER: there is none. */
 extern int64 sx_tier_earliest(SxTierOperator *op);
 

@@ -463,7 +463,7 @@ sx_state_scan(SxState *state, uint16 id, int64 max_expiry, SxStateVisit visit, v
 	sx_state_scan_groups(state, id, 0, SX_KEY_GROUPS - 1, max_expiry, visit, arg);
 }
 
-/* The tier chains entries by expiry: it shows all of them, the store is asked by group. */
+/* The tier chains entries by expiry: along the chains all groups are seen. */
 typedef struct GroupsScan
 {
 	int			first;
@@ -482,17 +482,31 @@ visit_of_groups(void *arg, const SxStateKey *key, const SxStateValue *value)
 	return scan->visit(scan->arg, key, value);
 }
 
+/* Of a part of the groups either all of their entries are looked at or the due ones of all groups. */
+static bool
+scan_tier(SxState *state, SxTierOperator *op, int first, int last, int64 max_expiry,
+		  SxStateVisit visit, void *arg)
+{
+	GroupsScan	groups = {first, last, visit, arg};
+	int64		entries = 0;
+
+	if (first == 0 && last == SX_KEY_GROUPS - 1)
+		return sx_tier_scan(&state->tier, op, max_expiry, visit, arg);
+	for (int group = first; group <= last; group++)
+		entries += state->tier.tables[group].used;
+	if (sx_tier_due(op, max_expiry, entries + 1) > entries)
+		return sx_tier_scan_groups(&state->tier, op, first, last, max_expiry, visit, arg);
+	return sx_tier_scan(&state->tier, op, max_expiry, visit_of_groups, &groups);
+}
+
 void
 sx_state_scan_groups(SxState *state, uint16 id, int first, int last, int64 max_expiry,
 					 SxStateVisit visit, void *arg)
 {
 	SxTierOperator *op = sx_tier_operator(&state->tier, id);
-	GroupsScan	groups = {first, last, visit, arg};
 	ColdScan	scan = {state, op, visit, arg, PG_INT64_MIN};
-	bool		all = first == 0 && last == SX_KEY_GROUPS - 1;
 
-	if (!sx_tier_scan(&state->tier, op, max_expiry, all ? visit : visit_of_groups,
-					  all ? arg : (void *) &groups))
+	if (!scan_tier(state, op, first, last, max_expiry, visit, arg))
 		return;
 	if (state->store_in_use && sx_cold_any(&op->cold, max_expiry))
 		scan_cold(state, &scan, first, last, max_expiry);
@@ -536,6 +550,15 @@ sx_state_count_cold(SxState *state, SxTierOperator *op, int64 low, int64 waterma
 
 	scan_cold(state, &scan, 0, SX_KEY_GROUPS - 1, watermark);
 	return scan.count;
+}
+
+int64
+sx_state_due(SxState *state, uint16 id, int64 max_expiry)
+{
+	SxTierOperator *op = sx_tier_operator(&state->tier, id);
+	int64		cold = state->store_in_use ? sx_cold_due(&op->cold, max_expiry) : 0;
+
+	return cold + sx_tier_due(op, max_expiry, PG_INT64_MAX);
 }
 
 int64

@@ -101,9 +101,12 @@ extern void sx_state_remove(SxState *state, const SxStateKey *key);
 /* Visits entries of the operator with expiry <= max_expiry (SX_STATE_NEVER: all). */
 extern void sx_state_scan(SxState *state, uint16 op, int64 max_expiry, SxStateVisit visit, void *arg);
 
-/* The same of key groups [first, last] only: a part that fits into memory. */
+/* The same of key groups [first, last] only: a part that fits into memory, or into a batch. */
 extern void sx_state_scan_groups(SxState *state, uint16 op, int first, int last,
 								 int64 max_expiry, SxStateVisit visit, void *arg);
+
+/* About how many entries of the operator have expiry <= max_expiry. */
+extern int64 sx_state_due(SxState *state, uint16 op, int64 max_expiry);
 
 /* Drops all entries of the operator with expiry <= watermark: one record. Returns how many. */
 extern int64 sx_state_expire(SxState *state, uint16 op, int64 watermark);
