@@ -2,7 +2,7 @@
 kafka_bench.py: streamx and Spark over Kafka; started by run.sh, on the cluster of
 PGHOST and the broker of BROKERS.
 
-ONLY  comma list of w1, w2, w3, w4, w5i, w5l, w6w, w6d, w7, w8, klatency, krecovery (default: all)
+ONLY  comma list of w1, w2, w3, w4, w5i, w5l, w6w, w6d, w7, w8, klatency, krecovery (default: these), keys20m
 RUNS  warm runs of each system (default 3)
 ROWS  rows of the topic (default 2,000,000), for trying things out
 SYSTEMS  comma list of streamx, spark (default: both)
@@ -18,6 +18,7 @@ import kafka
 import kafka_latency
 import kafka_recovery
 import kafka_report
+import many_keys
 import side_by_side
 from server import WORK, connect, connect_when_up, sql
 
@@ -93,6 +94,11 @@ class Bench:
                 if ours or spark:
                     self.note(kafka_report.compare(name, sink, memory, wanted, ours, spark, kafka.WORKLOADS[name].rows))
 
+    def many_keys(self):
+        for record in many_keys.run(self.connection, BROKER, SYSTEMS):
+            print(" ".join(f"{k}={v}" for k, v in record.items()), flush=True)
+            self.note(record)
+
     def latency(self):
         def one_case(case):
             record = case(self.connection)
@@ -114,16 +120,19 @@ class Bench:
 
 
 def main():
-    unknown = set(ONLY) - set(ALL)
+    unknown = set(ONLY) - set(ALL) - {"keys20m"}
     if unknown:
-        sys.exit(f"bench: unknown workload {', '.join(sorted(unknown))}; there are {', '.join(ALL)}")
+        sys.exit(f"bench: unknown workload {', '.join(sorted(unknown))}; there are {', '.join(ALL)}, keys20m")
     # so that Spark is not left behind
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     started = time.time()
     bench = Bench()
     if "streamx" in SYSTEMS:
         sql(bench.connection, "CREATE EXTENSION IF NOT EXISTS streamx")
-    bench.fill()
+    if set(ONLY) & set(ALL):
+        bench.fill()
+    if "keys20m" in ONLY:
+        bench.attempt("20 million keys", bench.many_keys)
     if set(ONLY) & set(THROUGHPUT):
         bench.attempt("raw consume", bench.consume)
     for name, sink in dict.fromkeys((w, s) for w, s, _, _ in side_by_side.CASES if w.lower() in ONLY):

@@ -62,6 +62,10 @@ def bids(spark):
     return records(spark, "bids", BID).withColumn("ts", F.timestamp_millis("date_time"))
 
 
+def many_keys(spark):
+    return records(spark, "keys", "k BIGINT, v BIGINT").groupBy("k").agg(F.count("*").alias("n"), F.max("v").alias("newest"))
+
+
 def windows(rows, *window):
     return (rows.withWatermark("ts", DELAY).groupBy(F.window("ts", *window).alias("w"), "auction")
             .agg(F.count("*").alias("n"), F.sum("price").alias("total"))
@@ -70,6 +74,8 @@ def windows(rows, *window):
 
 def query(spark):
     """(result, output mode)"""
+    if WORKLOAD == "KEYS":
+        return many_keys(spark), "update"
     rows = bids(spark)
     if WORKLOAD == "W1":
         return (rows.where("price >= 10000")

@@ -4,8 +4,9 @@
  *
  *		topic create BROKERS TOPIC PARTITIONS [NAME=VALUE...]
  *			makes the topic anew
- *		topic fill BROKERS TOPIC ROWS [bids|auctions|ads]
- *			the rows of bids.h as JSON, in turn to each partition
+ *		topic fill BROKERS TOPIC ROWS [bids|auctions|ads|keys]
+ *			the rows of bids.h as JSON, in turn to each partition; keys: so many keys
+ *			once, then a fifth as many rows of some of them
  *		topic load BROKERS TOPIC KEYS
  *			a bid of now for each of that many auctions
  *		topic live BROKERS TOPIC RATE SECONDS AUCTIONS
@@ -289,6 +290,29 @@ close_producer(Producer *p)
 	rd_kafka_destroy(p->client);
 }
 
+/* Each key once, scattered, then a fifth as many drawn at random. */
+static void
+produce_keys(Producer *p, int64_t keys)
+{
+	int64_t		step = 1000003;		/* prime, so each comes once unless it divides the number */
+	uint64_t	random = 42;
+
+	if (keys % step == 0)
+		step = 999983;
+	for (int64_t i = 0; i < keys + keys / 5; i++)
+	{
+		char		value[96];
+		int64_t		key = i * step % keys;
+
+		if (i >= keys)
+		{
+			random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+			key = (int64_t) ((random >> 33) % (uint64_t) keys);
+		}
+		produce_value(p, value, snprintf(value, sizeof(value), "{\"k\":%" PRId64 ",\"v\":%" PRId64 "}", key, i), "");
+	}
+}
+
 static void
 fill(int64_t rows, const char *kind)
 {
@@ -315,6 +339,8 @@ fill(int64_t rows, const char *kind)
 		while ((ad = ad_next()) != NULL)
 			produce_ad(&p, ad);
 	}
+	else if (strcmp(kind, "keys") == 0)
+		produce_keys(&p, rows);
 	else
 		fail(kind, "no such rows");
 	close_producer(&p);
