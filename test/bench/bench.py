@@ -1,7 +1,7 @@
 """
 bench.py: the whole benchmark on the cluster of PGHOST; started by run.sh.
 
-ONLY  comma list of p2, p7, latency, cost, recovery (default: all)
+ONLY  comma list of p2, p7, latency, cost, recovery (default: these), keycost, recover1g, due5m
 RUNS  runs of each main figure (default 3); hand-made ones that are never the best: 1
 LONG  1: also 200,000 tiny batches, and every peer RUNS times
 ROWS  rows of the data set (default 2,000,000), for trying things out
@@ -17,6 +17,7 @@ import time
 import traceback
 
 import cost
+import large_state
 import latency
 import peers
 import recovery
@@ -26,6 +27,7 @@ from server import WORK, connect, connect_when_up, sql
 from workload import lines, make_reference
 
 ALL = ("p2", "p7", "latency", "cost", "recovery")
+LARGE = ("keycost", "recover1g", "due5m")
 ONLY = [w for w in (os.environ.get("ONLY") or ",".join(ALL)).split(",") if w]
 RUNS = int(os.environ.get("RUNS") or 3)
 LONG = bool(os.environ.get("LONG"))
@@ -131,16 +133,38 @@ class Bench:
         return result
 
 
+    def large_state(self):
+        """Each connection is given back: the server dies in between."""
+        def lost(function, *args):
+            def once(connection):
+                record, self.connection = function(connection, *args)
+                return record
+            return once
+
+        if "keycost" in ONLY:
+            for keys in (10000, large_state.KEYS // 20, large_state.KEYS):
+                self.attempt(f"cost per batch, {keys} keys", large_state.batch_cost, keys)
+            self.attempt("recovery with as many keys", lost(large_state.recover, f"{large_state.KEYS} keys, counted",
+                                                            lambda c: large_state.state_rows(c) == large_state.KEYS + 1))
+            large_state.clean(self.connection)
+        if "recover1g" in ONLY:
+            self.attempt("recovery of 1 GB", lost(large_state.recovery))
+        if "due5m" in ONLY:
+            for what in large_state.CASES:
+                self.attempt(f"due at once: {what}", large_state.due, what)
+
+
 def main():
-    unknown = set(ONLY) - set(ALL)
+    unknown = set(ONLY) - set(ALL) - set(LARGE)
     if unknown:
-        sys.exit(f"bench: unknown workload {', '.join(sorted(unknown))}; there are {', '.join(ALL)}")
+        sys.exit(f"bench: unknown workload {', '.join(sorted(unknown))}; there are {', '.join(ALL + LARGE)}")
     started = time.time()
     bench = Bench()
     if "streamx" in HAVE:
         sql(bench.connection, "CREATE EXTENSION IF NOT EXISTS streamx")
-    print(f"data: {len(lines())} rows, load average {os.getloadavg()[0]:.1f}", flush=True)
-    make_reference(bench.connection)
+    if set(ONLY) & set(ALL):
+        print(f"data: {len(lines())} rows, load average {os.getloadavg()[0]:.1f}", flush=True)
+        make_reference(bench.connection)
     for w in ("p2", "p7"):
         if w in ONLY:
             bench.throughput(w)
@@ -152,6 +176,8 @@ def main():
             bench.cost()
         if "recovery" in ONLY:
             bench.recovery()
+    if "streamx" in HAVE:
+        bench.large_state()
     wrong = [r for r in records if r.get("equal") is False and not report.may_be_wrong(r)]
     print("\n" + report.tables(records))
     print(f"({time.time() - started:.0f} s; load average now {os.getloadavg()[0]:.1f})")
