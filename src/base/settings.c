@@ -55,7 +55,7 @@ sx_settings_define(void)
 {
 	DefineCustomIntVariable("streamx.batch_rows",
 							"Rows after which a micro-batch is cut.",
-							"Bounds the memory of one batch; what is left is read by the next one.",
+							"Bounds the memory of one batch; what is left is read by the next one. So do keys that are due, where they are many more.",
 							&sx_batch_rows, 200000, 1, INT_MAX,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("streamx.batches_to_retain",
