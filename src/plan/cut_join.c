@@ -48,7 +48,7 @@ sx_joins_streams(SxCut *cut, Query *query)
 		return false;
 	flows = sx_count_flows(cut, query, (Node *) query->jointree);
 	if (flows == 1 && query->hasSubLinks)
-		foreach(cell, make_ands_implicit((Expr *) query->jointree->quals))
+		foreach(cell, sx_conjuncts(query->jointree->quals))
 			if (sx_is_stream_sublink(cut, lfirst(cell)))
 				flows++;
 	return flows > 1;

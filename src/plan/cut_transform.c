@@ -31,6 +31,7 @@
 #include "plan/cut.h"
 #include "plan/event_column.h"
 #include "plan/function_kind.h"
+#include "plan/isolate.h"
 #include "plan/transform_arguments.h"
 
 #define KEY_COLUMN		1
@@ -390,7 +391,7 @@ make_below(Query *query, int rtindex, const SxTransformArguments *arguments, Lis
 	List	   *quals = NIL;
 	ListCell   *cell;
 
-	foreach(cell, make_ands_implicit((Expr *) query->jointree->quals))
+	foreach(cell, sx_conjuncts(query->jointree->quals))
 	{
 		if (bms_is_member(rtindex, pull_varnos(NULL, lfirst(cell))))
 			*above = lappend(*above, lfirst(cell));

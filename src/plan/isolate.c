@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
@@ -79,6 +80,20 @@ sx_vars_of_level(Node *node, const Bitmapset *varnos)
 
 	collect_walker(node, &context);
 	return context.found;
+}
+
+List *
+sx_conjuncts(Node *quals)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	check_stack_depth();
+	if (quals == NULL || !is_andclause(quals))
+		return make_ands_implicit((Expr *) quals);
+	foreach(cell, ((BoolExpr *) quals)->args)
+		result = list_concat(result, sx_conjuncts(lfirst(cell)));
+	return result;
 }
 
 static bool

@@ -11,6 +11,9 @@
 /* The Vars of the level in a tree, each once (List of Var *, level 0). varnos NULL: all. */
 extern List *sx_vars_of_level(Node *node, const Bitmapset *varnos);
 
+/* What is combined by AND, however it is nested: a AND (b AND c), (a, b) = (c, d). A list of its own. */
+extern List *sx_conjuncts(Node *quals);
+
 /*
  * In place: Vars of the level over varnos become columns of the entry "to": the
  * position in columns (List of Var *).

@@ -27,6 +27,7 @@
 
 #include "base/compat.h"
 #include "base/errors.h"
+#include "plan/isolate.h"
 #include "plan/join_condition.h"
 
 #define MAX_DAYS		(10000 * 366)	/* sums of a few of them don't overflow */
@@ -296,6 +297,9 @@ comparison_of(OpExpr *op)
 		case F_TIMESTAMPTZ_GE:
 		case F_INTERVAL_GE:
 			return BTGreaterEqualStrategyNumber;
+		case F_TIMESTAMPTZ_EQ:
+		case F_INTERVAL_EQ:
+			return BTEqualStrategyNumber;
 		default:
 			return InvalidStrategy;
 	}
@@ -319,34 +323,65 @@ take_bound(SxJoinSide *sides, int s, const Linear *form, bool strict)
 			sides[i].plan->event = form->columns[i];
 }
 
+/* left < right and so on; an equality is a range of one point. False if these aren't the sides' times. */
+static bool
+take_range(SxCut *cut, SxJoinSide *sides, Node *left, Node *right, int strategy)
+{
+	bool		strict = strategy == BTLessStrategyNumber || strategy == BTGreaterStrategyNumber;
+	bool		taken = false;
+	Linear		a,
+				b,
+				form;
+
+	if (!linear_of(cut, sides, left, &a) || !linear_of(cut, sides, right, &b))
+		return false;
+	for (int greater = 0; greater < 2; greater++)
+	{
+		if (strategy != BTEqualStrategyNumber && (strategy >= BTGreaterEqualStrategyNumber) != greater)
+			continue;
+		if (!combine(&form, greater ? &a : &b, greater ? &b : &a, -1))
+			return false;
+		for (int s = 0; s < 2; s++)
+			if (form.signs[s] == 1 && form.signs[1 - s] == -1)
+			{
+				take_bound(sides, s, &form, strict);
+				taken = true;
+			}
+	}
+	return taken;
+}
+
 static void
 look_for_range(SxCut *cut, SxJoinSide *sides, Node *conjunct)
 {
 	OpExpr	   *op = (OpExpr *) conjunct;
 	int			strategy;
-	Linear		a,
-				b,
-				form;
 
 	if (!IsA(op, OpExpr) || list_length(op->args) != 2)
 		return;
 	strategy = comparison_of(op);
-	if (strategy == InvalidStrategy || !linear_of(cut, sides, linitial(op->args), &a) ||
-		!linear_of(cut, sides, lsecond(op->args), &b))
-		return;
-	if (strategy == BTLessStrategyNumber || strategy == BTLessEqualStrategyNumber)
-	{
-		if (!combine(&form, &b, &a, -1))
-			return;
-	}
-	else if (!combine(&form, &a, &b, -1))
-		return;
-	for (int s = 0; s < 2; s++)
-		if (form.signs[s] == 1 && form.signs[1 - s] == -1)
-			take_bound(sides, s, &form, strategy == BTLessStrategyNumber || strategy == BTGreaterStrategyNumber);
+	if (strategy != InvalidStrategy)
+		take_range(cut, sides, linitial(op->args), lsecond(op->args), strategy);
 }
 
-/* A key that is an event time or a window over one: both sides' rows go by it. */
+/* Such as l.ts = r.ts + '1 s': not the event time of both sides, but a range. */
+static bool
+is_shifted(SxCut *cut, SxJoinSide *sides, int key)
+{
+	Node	   *exprs[2];
+
+	for (int s = 0; s < 2; s++)
+	{
+		AttrNumber	column = sides[s].plan->keys[key].input;
+
+		exprs[s] = (Node *) get_tle_by_resno(sides[s].query->targetList, column)->expr;
+		if (exprType(exprs[s]) != TIMESTAMPTZOID)
+			return false;
+	}
+	return take_range(cut, sides, exprs[0], exprs[1], BTEqualStrategyNumber);
+}
+
+/* A key that is an event time or a window over one: both sides' rows go by it. Others may be ranges. */
 static bool
 expiry_by_key(SxCut *cut, SxJoinSide *sides)
 {
@@ -356,7 +391,8 @@ expiry_by_key(SxCut *cut, SxJoinSide *sides)
 
 		for (int s = 0; s < 2; s++)
 			traces[s] = sx_trace_column(cut, sides[s].query, sides[s].plan->keys[i].input);
-		if (traces[0] == SX_TRACE_NONE && traces[1] == SX_TRACE_NONE)
+		if ((traces[0] == SX_TRACE_NONE || traces[1] == SX_TRACE_NONE) &&
+			(is_shifted(cut, sides, i) || traces[0] == traces[1]))
 			continue;
 		for (int s = 0; s < 2; s++)
 		{
@@ -387,7 +423,7 @@ sx_join_find_expiry(SxCut *cut, SxJoinSide *sides, SxPlanJoin *join, List *conju
 		Node	   *simple = eval_const_expressions(NULL, copyObject(lfirst(cell)));
 		ListCell   *part;
 
-		foreach(part, make_ands_implicit((Expr *) simple))
+		foreach(part, sx_conjuncts(simple))
 			look_for_range(cut, sides, lfirst(part));
 	}
 }

@@ -70,7 +70,7 @@ take_outer_conjuncts(Query *sub)
 	List	   *taken = NIL;
 	ListCell   *cell;
 
-	foreach(cell, make_ands_implicit((Expr *) sub->jointree->quals))
+	foreach(cell, sx_conjuncts(sub->jointree->quals))
 	{
 		if (contain_vars_of_level(lfirst(cell), 1))
 			taken = lappend(taken, lfirst(cell));
@@ -105,7 +105,7 @@ conjuncts_of_in(SubLink *link, Query *sub, Index varno)
 		if (!entry->resjunk)
 			columns = lappend(columns, makeVarFromTargetEntry(varno, entry));
 	}
-	return make_ands_implicit((Expr *) replace_params(link->testexpr, columns));
+	return sx_conjuncts(replace_params(link->testexpr, columns));
 }
 
 /* Columns that the taken conditions use are selected; the conditions are lifted to the level. */

@@ -23,6 +23,7 @@
 #include "utils/lsyscache.h"
 
 #include "base/errors.h"
+#include "plan/isolate.h"
 #include "plan/join_tree.h"
 
 static SxJoinTree *tree_of(SxJoinLevel *level, Node *node);
@@ -143,7 +144,7 @@ flatten_inner(SxJoinLevel *level, Node *node, List **items, List **conjuncts)
 	{
 		foreach(cell, ((FromExpr *) node)->fromlist)
 			flatten_inner(level, lfirst(cell), items, conjuncts);
-		*conjuncts = list_concat(*conjuncts, make_ands_implicit((Expr *) ((FromExpr *) node)->quals));
+		*conjuncts = list_concat(*conjuncts, sx_conjuncts(((FromExpr *) node)->quals));
 	}
 	else if (IsA(node, JoinExpr) && ((JoinExpr *) node)->jointype == JOIN_INNER && flows(level, node) > 1)
 	{
@@ -151,7 +152,7 @@ flatten_inner(SxJoinLevel *level, Node *node, List **items, List **conjuncts)
 
 		flatten_inner(level, join->larg, items, conjuncts);
 		flatten_inner(level, join->rarg, items, conjuncts);
-		*conjuncts = list_concat(*conjuncts, make_ands_implicit((Expr *) join->quals));
+		*conjuncts = list_concat(*conjuncts, sx_conjuncts(join->quals));
 	}
 	else
 		*items = lappend(*items, node);
@@ -267,7 +268,7 @@ tree_of(SxJoinLevel *level, Node *node)
 		type = join->jointype == JOIN_LEFT ? SX_JOIN_LEFT :
 			join->jointype == JOIN_RIGHT ? SX_JOIN_RIGHT : SX_JOIN_FULL;
 		return make_join(level, type, tree_of(level, join->larg), tree_of(level, join->rarg),
-						 make_ands_implicit((Expr *) join->quals));
+						 sx_conjuncts(join->quals));
 	}
 	flatten_inner(level, node, &items, &conjuncts);
 	tree = join_items(level, &items, &conjuncts);

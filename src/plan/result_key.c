@@ -26,6 +26,7 @@
 #include "base/compat.h"
 #include "plan/cut.h"
 #include "plan/function_kind.h"
+#include "plan/isolate.h"
 
 /* Does it give one row for each of its keys, at most, in a batch? */
 static bool
@@ -211,9 +212,9 @@ collect_quals_walker(Node *node, List **quals)
 	if (node == NULL)
 		return false;
 	if (IsA(node, FromExpr))
-		*quals = list_concat(*quals, make_ands_implicit((Expr *) ((FromExpr *) node)->quals));
+		*quals = list_concat(*quals, sx_conjuncts(((FromExpr *) node)->quals));
 	if (IsA(node, JoinExpr))
-		*quals = list_concat(*quals, make_ands_implicit((Expr *) ((JoinExpr *) node)->quals));
+		*quals = list_concat(*quals, sx_conjuncts(((JoinExpr *) node)->quals));
 	if (IsA(node, FromExpr) || IsA(node, JoinExpr) || IsA(node, List))
 		return expression_tree_walker(node, collect_quals_walker, quals);
 	return false;
