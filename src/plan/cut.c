@@ -227,6 +227,27 @@ sx_cut_read_rows(Query *query, SxPlanOperator *op)
 	sx_cut_read_operator(query, op, NULL);
 }
 
+/* The watermark passes LIMIT. */
+static void
+find_passing_time(SxCut *cut, SxPlanOperator *op, Query *below)
+{
+	ListCell   *cell;
+
+	foreach(cell, below->targetList)
+	{
+		TargetEntry *entry = lfirst(cell);
+		SxTrace		trace;
+
+		cut->traced_delay = 0;
+		if (entry->resjunk || (trace = sx_trace_column(cut, below, entry->resno)) == SX_TRACE_NONE)
+			continue;
+		op->event_input = entry->resno;
+		op->event_is_range = trace == SX_TRACE_RANGE;
+		op->event_delay = cut->traced_delay;
+		return;
+	}
+}
+
 /* LIMIT n: n rows over the life of the query (semantics 12). */
 void
 sx_cut_limit(SxCut *cut, Query *query)
@@ -252,6 +273,7 @@ sx_cut_limit(SxCut *cut, Query *query)
 	op = sx_cut_new_operator(cut, SX_OPERATOR_LIMIT, "globalLimit");
 	op->limit = DatumGetInt64(((Const *) count)->constvalue);
 	sx_cut_query(cut, below);
+	find_passing_time(cut, op, below);
 	op->input = ExecCleanTypeFromTL(below->targetList);
 	op->output = op->input;
 	sx_cut_add_stage(cut, below, op);

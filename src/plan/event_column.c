@@ -110,6 +110,15 @@ collect_branches(Node *node, Query *query, List **branches)
 	collect_branches(((SetOperationStmt *) node)->rarg, query, branches);
 }
 
+/* Columns of a set operation are Vars of its first branch; a view's range table begins with other entries. */
+static Index
+leftmost_branch(Node *node)
+{
+	while (IsA(node, SetOperationStmt))
+		node = ((SetOperationStmt *) node)->larg;
+	return castNode(RangeTblRef, node)->rtindex;
+}
+
 /* UNION ALL: each branch gets one more column, the same in all, or none does. */
 static AttrNumber
 append_to_branches(SxCut *cut, Query *query)
@@ -142,6 +151,7 @@ append_to_branches(SxCut *cut, Query *query)
 		rte->eref->colnames = lappend(rte->eref->colnames, makeString(pstrdup("event time")));
 	}
 	append_to_set((SetOperationStmt *) query->setOperations, column);
+	column->varno = column->varnosyn = leftmost_branch(query->setOperations);
 	return append(query, (Expr *) column);
 }
 

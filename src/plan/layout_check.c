@@ -8,6 +8,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "base/errors.h"
 #include "plan/plan.h"
 
@@ -129,6 +131,35 @@ line_subject(const Line *line, const SxPlanOperator *op)
 	return psprintf("%s %d", subjects[line->subject].what, line->number);
 }
 
+/* "left expiry 3 -5001000" of a join as explain_query() has it; NULL if the line is another. */
+static char *
+expiry_text(const char *line, char *side)
+{
+	int			column;
+	int			length = 0;
+	int64		bound;
+
+	if (line == NULL || sscanf(line, "%5s expiry %d %n", side, &column, &length) != 2 || length == 0)
+		return NULL;
+	if (strncmp(line + length, "key ", 4) == 0)
+		length += 4;
+	bound = strtoi64(line + length, NULL, 10);
+	return psprintf("column %d <= watermark %c %.3f s", column, bound < 0 ? '-' : '+', fabs(bound / 1000000.0));
+}
+
+static char *
+expiry_difference(const char *was_text, const char *is_text)
+{
+	char		side[6] = "";
+	char	   *was = expiry_text(was_text, side);
+	char	   *is = expiry_text(is_text, side);
+
+	if (was == NULL && is == NULL)
+		return NULL;
+	return psprintf("Rows of the %s side were removed by \"%s\" when the checkpoint was written and are by \"%s\" now.",
+					side, was != NULL ? was : "nothing", is != NULL ? is : "nothing");
+}
+
 /* Where one list is longer than the other was, its line stands against one of a later kind. */
 static char *
 line_difference(const char *was_text, const char *is_text, const SxPlanOperator *op)
@@ -136,6 +167,10 @@ line_difference(const char *was_text, const char *is_text, const SxPlanOperator 
 	Line		was;
 	Line		is;
 
+	char	   *difference = expiry_difference(was_text, is_text);
+
+	if (difference != NULL)
+		return difference;
 	read_line(&was, was_text);
 	read_line(&is, is_text);
 	if (was.subject == NO_SUBJECT && is.subject == NO_SUBJECT)

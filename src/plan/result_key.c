@@ -226,6 +226,7 @@ may_multiply(Query *query, char **culprit)
 {
 	List	   *quals = NIL;
 	int			rtindex = 0;
+	bool		reads = false;
 	ListCell   *cell;
 
 	if (query->hasTargetSRFs)
@@ -242,10 +243,12 @@ may_multiply(Query *query, char **culprit)
 		rtindex++;
 		if (rte->rtekind == RTE_JOIN)
 			continue;
-		if (reads_operator(rte))
+		/* of the second one that shows the result's rows, each may meet many of the first */
+		if (reads_operator(rte) && !reads)
 		{
 			if (rte->rtekind == RTE_SUBQUERY && may_multiply(rte->subquery, culprit))
 				return true;
+			reads = true;
 		}
 		else if (!at_most_one_row(rte, quals, rtindex))
 		{
@@ -254,6 +257,41 @@ may_multiply(Query *query, char **culprit)
 		}
 	}
 	return false;
+}
+
+/* UNION ALL, of the query or of what it reads. */
+static bool
+unites_operators(Query *query)
+{
+	ListCell   *cell;
+
+	if (query->setOperations != NULL)
+		return true;
+	foreach(cell, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst(cell);
+
+		if (rte->rtekind == RTE_SUBQUERY && reads_operator(rte) && unites_operators(rte->subquery))
+			return true;
+	}
+	return false;
+}
+
+/* Groups of several branches have no key in common; other rows need none. */
+static bool
+unites_groups_walker(Node *node, SxCut *cut)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblEntry))
+	{
+		SxPlanOperator *op = sx_operator_of_rte(cut, (RangeTblEntry *) node);
+
+		return op != NULL && has_result_key(op);
+	}
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, unites_groups_walker, cut, QTW_EXAMINE_RTES_BEFORE);
+	return expression_tree_walker(node, unites_groups_walker, cut);
 }
 
 /* D14: the result's key over the operator's output, without any condition on it. */
@@ -320,8 +358,11 @@ sx_result_key_find(SxPlan *plan, SxCut *cut, Query *result)
 		plan->retracts = plan->retracts ||
 			(cut->mode == SX_OUTPUT_UPDATE &&
 			 ((SxPlanOperator *) lfirst(cell))->kind == SX_OPERATOR_SESSION);
-	if (cut->mode == SX_OUTPUT_APPEND || list_length(cut->operators) == 0 ||
-		result->setOperations != NULL)
+	if (cut->mode == SX_OUTPUT_APPEND || list_length(cut->operators) == 0)
+		return;
+	if (unites_operators(result) && !plan->retracts && unites_groups_walker((Node *) result, cut))
+		plan->keys_multiplied = pstrdup("UNION ALL");
+	if (result->setOperations != NULL || plan->keys_multiplied != NULL)
 		return;
 	op = linitial(cut->operators);
 	if (!has_result_key(op))

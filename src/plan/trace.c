@@ -52,6 +52,8 @@ sx_operator_event_column(const SxPlanOperator *op)
 		return sx_join_event_column(op);
 	if (op->transform != NULL)
 		return op->transform->event_output;
+	if (op->kind == SX_OPERATOR_LIMIT)
+		return op->event_input;
 	if (!op->watermarked)
 		return 0;
 	return op->kind == SX_OPERATOR_DEDUP ? op->event_input : op->time_key + 1;
@@ -96,7 +98,7 @@ trace_var(SxCut *cut, Query *query, Var *var)
 				cut->traced_delay = Max(cut->traced_delay, op->event_delay);
 				if (op->transform != NULL)
 					return SX_TRACE_TIME;
-				if (op->kind == SX_OPERATOR_DEDUP)
+				if (op->kind == SX_OPERATOR_DEDUP || op->kind == SX_OPERATOR_LIMIT)
 					return op->event_is_range ? SX_TRACE_RANGE : SX_TRACE_TIME;
 				return op->key_time == SX_KEY_TIME_RAW ? SX_TRACE_TIME : SX_TRACE_RANGE;
 			}

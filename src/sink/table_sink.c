@@ -67,7 +67,7 @@ sx_table_strategy(const SxSinkConfig *config)
 						 errmsg("rows of query \"%s\" may have the same key", config->query->name),
 						 errdetail("\"%s\" may make several rows of one group, and in update mode a row of the sink table is found by its grouping columns.",
 								   config->keys_multiplied),
-						 errhint("Join by columns that have a unique index, aggregate after the join, or use output mode \"append\" or \"complete\".")));
+						 errhint("Join by columns that have a unique index, aggregate after the join, write a query for each branch of UNION ALL, or use output mode \"append\" or \"complete\".")));
 			if (config->keys == NULL && config->retracts)
 				ereport(ERROR,
 						(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),

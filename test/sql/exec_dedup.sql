@@ -55,8 +55,10 @@ INSERT INTO ed_timed VALUES
 	('edt_beside', 'SELECT DISTINCT ON (t) t, ts FROM ed'),
 	('edt_hidden', 'SELECT DISTINCT t FROM ed'),
 	('edt_hidden_deep', 'SELECT DISTINCT t FROM (SELECT t FROM (SELECT t, n FROM ed) a UNION ALL SELECT t FROM ed WHERE false) b'),
+	('edt_union', 'SELECT t FROM ed UNION SELECT t FROM ed WHERE false UNION (SELECT t FROM ed WHERE t < ''b'' UNION ALL SELECT t FROM ed WHERE false)'),
 	('edt_within', 'SELECT DISTINCT ON (within_watermark(t, n)) t, ts FROM ed'),
 	('edt_within_hidden', 'SELECT DISTINCT ON (within_watermark(t)) t FROM (SELECT t FROM ed) a'),
+	('edt_limit', $$SELECT w, count(*) AS n FROM (SELECT tumble(ts, '1 minute') AS w FROM (SELECT t, ts FROM ed LIMIT 5) d) e GROUP BY w$$),
 	('edt_then_count', $$SELECT w, count(*) AS n FROM (SELECT tumble(ts, '1 minute') AS w FROM (SELECT DISTINCT ON (t, ts) t, ts FROM ed) d) e GROUP BY w$$);
 SELECT create_query(name, query, sink => name) FROM ed_timed \g /dev/null
 SELECT start_query(name) FROM ed_timed \g /dev/null
@@ -73,12 +75,13 @@ SELECT results_eq('SELECT t, ts FROM edt_time ORDER BY 1, 2', $$VALUES ('a', '20
 SELECT results_eq('SELECT t, lower(w) FROM edt_window ORDER BY 1', $$VALUES ('a', '2026-01-15 10:00Z'::timestamptz), ('b', '2026-01-15 10:00Z'),
 	('c', '2026-01-15 10:00Z'), ('d', '2026-01-15 11:00Z'), ('z', '2026-01-15 10:00Z')$$, 'with a window in the key: late by its end');
 SELECT results_eq(format('SELECT t FROM %I ORDER BY 1', name), $$VALUES ('a'), ('b'), ('c'), ('d'), ('n')$$, name || ': the late row does not pass')
-	FROM unnest('{edt_beside,edt_hidden,edt_hidden_deep}'::text[]) name;
+	FROM unnest('{edt_beside,edt_hidden,edt_hidden_deep,edt_union}'::text[]) name;
 SELECT results_eq(format('SELECT t FROM %I ORDER BY 1', name), $$VALUES ('a'), ('a'), ('b'), ('c'), ('d'), ('n')$$, name || ': a comes again after the delay')
 	FROM unnest('{edt_within,edt_within_hidden}'::text[]) name;
 SELECT results_eq('SELECT lower(w), n FROM edt_then_count ORDER BY 1', $$VALUES ('2026-01-15 10:00Z'::timestamptz, 4::bigint)$$, 'an aggregation above');
-SELECT results_eq($$SELECT q.name, (last_progress(q.name) #>> '{stateOperators,0,numRowsTotal}')::int FROM ed_timed q WHERE q.name <> 'edt_then_count' ORDER BY 1$$,
-	$$VALUES ('edt_beside', 5), ('edt_hidden', 5), ('edt_hidden_deep', 5), ('edt_time', 2), ('edt_window', 1), ('edt_within', 1), ('edt_within_hidden', 1)$$,
+SELECT results_eq('SELECT lower(w), n FROM edt_limit ORDER BY 1', $$VALUES ('2026-01-15 10:00Z'::timestamptz, 5::bigint)$$, 'the watermark passes LIMIT');
+SELECT results_eq($$SELECT q.name, (last_progress(q.name) #>> '{stateOperators,0,numRowsTotal}')::int FROM ed_timed q WHERE q.name NOT IN ('edt_then_count', 'edt_limit') ORDER BY 1$$,
+	$$VALUES ('edt_beside', 5), ('edt_hidden', 5), ('edt_hidden_deep', 5), ('edt_time', 2), ('edt_union', 5), ('edt_window', 1), ('edt_within', 1), ('edt_within_hidden', 1)$$,
 	'keys whose time has passed are gone');
 SELECT is((SELECT sum((p #>> '{stateOperators,0,customMetrics,numDroppedDuplicateRows}')::int) FROM recent_progress('edt_time') p), 2::bigint, 'duplicates are counted');
 SELECT is((SELECT sum((p #>> '{stateOperators,0,numRowsDroppedByWatermark}')::int) FROM recent_progress('edt_hidden_deep') p), 1::bigint, 'late rows too');
