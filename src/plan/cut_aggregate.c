@@ -375,7 +375,8 @@ find_time_key(AggregateCut *ac)
 					(errcode(ERRCODE_SX_NOT_STREAMABLE),
 					 errmsg("more than one event time among the grouping columns"),
 					 errdetail("Columns \"%s\" and \"%s\" would both decide when a group is final.",
-							   op->keys[op->time_key].name, op->keys[i].name)));
+							   op->keys[op->time_key].name, op->keys[i].name),
+					 errhint("Group by one of them; bounds of its window can be selected with lower() and upper().")));
 		}
 		if ((kind == SX_FUNCTION_TUMBLE || kind == SX_FUNCTION_HOP) && lone_set)
 		{

@@ -4,10 +4,10 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/prep.h"
 #include "parser/parsetree.h"
 #include "rewrite/rewriteManip.h"
 
@@ -85,15 +85,7 @@ sx_vars_of_level(Node *node, const Bitmapset *varnos)
 List *
 sx_conjuncts(Node *quals)
 {
-	List	   *result = NIL;
-	ListCell   *cell;
-
-	check_stack_depth();
-	if (quals == NULL || !is_andclause(quals))
-		return make_ands_implicit((Expr *) quals);
-	foreach(cell, ((BoolExpr *) quals)->args)
-		result = list_concat(result, sx_conjuncts(lfirst(cell)));
-	return result;
+	return list_copy(make_ands_implicit(canonicalize_qual((Expr *) quals, false)));
 }
 
 static bool

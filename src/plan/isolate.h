@@ -11,7 +11,10 @@
 /* The Vars of the level in a tree, each once (List of Var *, level 0). varnos NULL: all. */
 extern List *sx_vars_of_level(Node *node, const Bitmapset *varnos);
 
-/* What is combined by AND, however it is nested: a AND (b AND c), (a, b) = (c, d). A list of its own. */
+/*
+ * What is combined by AND, however it is nested: a AND (b AND c), (a, b) = (c, d), and
+ * what all branches of an OR have in common. A list of its own.
+ */
 extern List *sx_conjuncts(Node *quals);
 
 /*

@@ -14,6 +14,7 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "parser/parse_coerce.h"
+#include "parser/parse_oper.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -174,6 +175,7 @@ read_variable(SxPlanVariable *variable, Node *node)
 	FuncExpr   *call = (FuncExpr *) strip_implicit_coercions(node);
 	SxFunctionKind kind = sx_function_kind((Node *) call);
 	List	   *arguments;
+	Oid			equality;
 
 	if (kind != SX_FUNCTION_VALUE_STATE && kind != SX_FUNCTION_LIST_STATE &&
 		kind != SX_FUNCTION_MAP_STATE)
@@ -196,6 +198,8 @@ read_variable(SxPlanVariable *variable, Node *node)
 	if (variable->kind == SX_VARIABLE_MAP)
 	{
 		variable->key_type = concrete_type(lsecond(arguments), "key of a map");
+		/* raises an error if there is none */
+		get_sort_group_operators(variable->key_type, false, true, false, NULL, &equality, NULL, NULL);
 		variable->key_collation = exprCollation(lsecond(arguments));
 	}
 	variable->type = concrete_type(list_nth(arguments, list_length(arguments) - 2), "state");

@@ -57,6 +57,7 @@ SELECT refusal(q, m) FROM (VALUES
 	(19, 'SELECT r.* FROM te, ' || :'call' || ', state => ARRAY[value_state(''n'', 1, ''1 hour'')]) r', 'append'),
 	(20, 'SELECT r.* FROM te, ' || :'call' || ', state => ARRAY[''value n int'']) r', 'append'),
 	(21, 'SELECT r.* FROM te, ' || :'call' || ', time_mode => ''processing'', state => ARRAY[value_state(''n'', 1, ''0'')]) r', 'append'),
+	(31, 'SELECT r.* FROM te, ' || :'call' || ', state => ARRAY[map_state(''m'', NULL::json, NULL::int)]) r', 'append'),
 	(22, 'SELECT r.* FROM te, ' || :'call' || ', event_time_column => ''n'') r', 'append'),
 	(23, 'SELECT r.* FROM te, ' || :'call' || ', event_time_column => ''at'', time_mode => ''processing'') r', 'append'),
 	(24, 'SELECT r.* FROM te, ' || :'call' || ', initial_state => ''te_initial'') r', 'append'),
