@@ -159,12 +159,22 @@ find_lags(SxPlan *plan, SxCut *cut)
 static void
 check_complete(SxCut *cut, Query *query)
 {
-	if (cut->mode == SX_OUTPUT_COMPLETE && sx_flows(cut, (Node *) query))
-		ereport(ERROR,
-				(errcode(ERRCODE_SX_OUTPUT_MODE),
-				 errmsg("output mode \"complete\" needs an aggregation"),
-				 errdetail("Without one the result would be all rows ever read."),
-				 errhint("Use output mode \"append\".")));
+	ListCell   *cell;
+
+	if (cut->mode != SX_OUTPUT_COMPLETE || !sx_flows(cut, (Node *) query))
+		return;
+	foreach(cell, cut->operators)
+		if (sx_operator_aggregates(lfirst(cell)))
+			ereport(ERROR,
+					(errcode(ERRCODE_SX_OUTPUT_MODE),
+					 errmsg("rows of a stream beside an aggregation are not supported in output mode \"complete\""),
+					 errdetail("The aggregation's result is there in every batch, a stream's row in one."),
+					 errhint("Aggregate over both, or use output mode \"append\".")));
+	ereport(ERROR,
+			(errcode(ERRCODE_SX_OUTPUT_MODE),
+			 errmsg("output mode \"complete\" needs an aggregation"),
+			 errdetail("Without one the result would be all rows ever read."),
+			 errhint("Use output mode \"append\".")));
 }
 
 static void

@@ -6,7 +6,7 @@
 SET client_min_messages = warning;
 CREATE SCHEMA engine_quarantine;
 SET search_path = engine_quarantine, public;
-SELECT plan(19);
+SELECT plan(20);
 CREATE FOREIGN TABLE bytes (raw bytea) SERVER streamx;
 CREATE FOREIGN TABLE more (raw bytea) SERVER streamx;
 CREATE TABLE out (id int, n text);
@@ -72,5 +72,12 @@ SELECT process_all_available('q', '60 s');
 SELECT is((SELECT count(*) FROM out WHERE n = 'l'), 1::bigint, 'with a higher limit it goes on');
 SELECT drop_query('q');
 SELECT is((SELECT count(*) FROM streamx.quarantine_row), 0::bigint, 'dropping the query empties its quarantine');
+
+-- rows of which each goes well alone are not put aside; the query fails with their error
+CREATE FOREIGN TABLE nums (v bigint) SERVER streamx;
+SELECT start_query(name => 'q', query => 'SELECT sum(v)::int AS s FROM nums', sink => 'sums', output_mode => 'update', options => '{"on_error": "quarantine"}');
+INSERT INTO nums VALUES (2000000000), (1), (2000000000), (2);
+SELECT throws_like($$ SELECT process_all_available('q', '60 s') $$, '%integer out of range%', 'what only several rows together make is told as it is');
+SELECT drop_query('q');
 SELECT * FROM finish();
 DROP SCHEMA engine_quarantine CASCADE;

@@ -44,6 +44,7 @@ SELECT create_query('q', $$SELECT tumble(ts, '1 month') AS w, count(*) AS n FROM
 SELECT create_query('q', $$SELECT tumble(ts, '0 seconds') AS w, count(*) AS n FROM s GROUP BY w$$, sink => 'noop');
 SELECT create_query('q', $$SELECT tumble(ts, '5 seconds', '5 seconds') AS w, count(*) AS n FROM s GROUP BY w$$, sink => 'noop');
 SELECT create_query('q', $$SELECT tumble(ts, make_interval(secs => v)) AS w, count(*) AS n FROM s GROUP BY w$$, sink => 'noop');
+SELECT create_query('q', $$SELECT a.n, s.k FROM (SELECT k, count(*) AS n FROM s GROUP BY k) a JOIN s ON s.k = a.k$$, sink => 'noop', output_mode => 'complete');
 SELECT create_query('q', $$SELECT tumble(ts, '5 s') AS w, hop(ts, '5 s', '1 s') AS h, count(*) AS n FROM s GROUP BY w, h$$, sink => 'noop');
 SELECT create_query('q', $$SELECT k, watermark(ts, '-5 seconds') AS ts FROM plain$$, sink => 'noop');
 SELECT create_query('q', $$SELECT k, watermark(ts, '5 seconds') AS ts FROM s$$, sink => 'noop');
