@@ -44,6 +44,8 @@ FROM ejf_queries ORDER BY name;
 SELECT is_empty(format('SELECT * FROM streamx.verify(%L) WHERE kind <> ''note''', name), 'verify: ' || what) FROM ejf_queries ORDER BY name;
 SELECT is_empty('SELECT * FROM streamx.conservation WHERE NOT balanced', 'no row is lost on its way');
 SELECT matches((SELECT string_agg(e, E'\n') FROM explain_query((SELECT name FROM ejf_queries WHERE what = 'the right time is later')) e), 'left removed: ts <= watermark - 7.001 s', 'a shift is a bound');
+SELECT matches((SELECT detail FROM ejf_queries, alter_query_effect(name, replace(query, '5 s', '9 s')) WHERE what = 'nested in WHERE' AND effect = 'refused'),
+	'^Rows of the left side were removed by "column \d <= watermark - 5.000 s" when the checkpoint was written and are by "column \d <= watermark - 9.000 s" now.$', 'another range is refused in words');
 SELECT drop_query(name) FROM ejf_queries \g /dev/null
 DROP FOREIGN TABLE ejf_l, ejf_r;
 SELECT finish();
