@@ -28,6 +28,7 @@ def arguments():
     ap.add_argument("--jobs", type=int, default=4, help="runs at the same time")
     ap.add_argument("--quiet", action="store_true", help="no trouble: nothing is killed, nothing fails")
     ap.add_argument("--seconds", type=float, help="no run begins after so many")
+    ap.add_argument("--first", action="store_true", help="no run begins after one failed")
     ap.add_argument("--suite", action="store_true", help="also print the line that check.sh adds up")
     ap.add_argument("-v", "--verbose", action="store_true", help="a line for every run")
     return ap.parse_args()
@@ -47,7 +48,7 @@ class Tally:
 def lane(number, jobs, options, tally, end):
     place = server.Server("property_%d" % number)
     place.make()
-    while end is None or time.time() < end:
+    while (end is None or time.time() < end) and not (options.first and tally.failed):
         try:
             run = jobs.get_nowait()
         except queue.Empty:
@@ -96,7 +97,7 @@ def main():
         tally.passed + tally.failed + tally.refused, time.time() - begin, tally.passed, tally.checked, tally.failed, tally.refused))
     if not jobs.empty():
         print("%d runs were not begun" % jobs.qsize())
-    if tally.passed == 0 or not jobs.empty() and end is None:
+    if tally.passed == 0 or not jobs.empty() and end is None and not options.first:
         tally.failed += 1               # a lane died
     if options.suite:
         print("SUITE %d %d 0" % (tally.passed, tally.failed))

@@ -92,6 +92,13 @@ my %queries = (
 		  state => ARRAY[map_state('n', NULL::timestamptz, NULL::bigint), map_state('sv', NULL::timestamptz, NULL::bigint), list_state('closed', NULL::timestamptz)]) r}, 'append',
 		q{SELECT k, w AS upto, count(*) AS n, sum(v)::bigint AS sv FROM (SELECT k, v, upper(tumble(ts, '10 seconds')) AS w FROM below('handled')) x
 		  WHERE w <= (SELECT watermark FROM upto WHERE name = 'handled') GROUP BY w, k} ],
+	deduped => [
+		q{SELECT DISTINCT k, v % 10 AS d, tumble(ts, '1 second') AS w FROM s}, 'append',
+		q{SELECT DISTINCT k, v % 10 AS d, tumble(ts, '1 second') AS w FROM below('deduped')} ],
+	chained => [
+		q{SELECT tumble(window_time(w), '10 seconds') AS w10, count(*) AS n, sum(d) AS sd FROM (SELECT DISTINCT k, v % 10 AS d, tumble(ts, '1 second') AS w FROM s) x GROUP BY w10}, 'append',
+		q{SELECT * FROM (SELECT tumble(lower(w), '10 seconds') AS w10, count(*) AS n, sum(d) AS sd FROM (SELECT DISTINCT k, v % 10 AS d, tumble(ts, '1 second') AS w FROM below('chained')) x
+		  GROUP BY w10) y WHERE upper(w10) <= (SELECT watermark FROM upto WHERE name = 'chained')} ],
 	# nobody is so late that a row would touch a session that has closed
 	sessions => [
 		q{SELECT session(ts, interval '400 ms' + v % 3 * interval '100 ms') AS w, k, count(*) AS n, sum(v) AS sv, count(DISTINCT v % 10) AS d FROM s GROUP BY w, k}, 'update',
@@ -173,7 +180,8 @@ sub differences
 {
 	my ($node, $name) = @_;
 	my $wanted = $queries{$name}[2];
-	my $columns = { appended => 'w, k, n, sv', updated => 'name, n, sv, last', sessions => 'w, k, n, sv, d', copied => 'k, v, ts', joined => 'k, v, ts, bv', handled => 'k, upto, n, sv' }->{$name};
+	my $columns = { appended => 'w, k, n, sv', updated => 'name, n, sv, last', sessions => 'w, k, n, sv, d', copied => 'k, v, ts', joined => 'k, v, ts, bv', handled => 'k, upto, n, sv',
+		deduped => 'k, d, w', chained => 'w10, n, sd' }->{$name};
 	my $sql = qq{
 		WITH want AS MATERIALIZED ($wanted), have AS MATERIALIZED (SELECT $columns FROM ${name}_sink),
 		lost AS (SELECT * FROM want EXCEPT ALL SELECT * FROM have),

@@ -33,7 +33,7 @@ my %points = map { $_ => 1 } `grep -rhoE --exclude='kafka_*' --exclude=publisher
 my @points = sort keys %points;
 ok(@points > 0, 'the code has crash points: ' . join(', ', @points));
 
-StreamCheck::also('joined', 'handled');
+StreamCheck::also('joined', 'handled', 'deduped', 'chained');
 
 my %hits;
 
