@@ -55,6 +55,7 @@ class Case:
             delays = [None, None]
         self.streams = [Stream("%s_s%d" % (self.name, i), d) for i, d in enumerate(delays)][:rng.choice((1, 2))]
         self.dim = [("a", "one"), ("b", "two"), ("b", "too"), (None, "none")]
+        self.schema = values.schema(rng)
         start = rng.choice(STARTS) // self.unit * self.unit
         draw = kinds.Draw(rng, self.name, self.streams, self.dim, self.unit, self.keys, start)
         self.stage, self.mode = getattr(kinds, self.kind)(draw)
@@ -66,8 +67,8 @@ class Case:
         self.chunk = rng.choice((1, 2, 7, 100, 1024))
 
     def tell(self):
-        return "   %s, %s, keys %s, %s, chunks of %d\n   %s\n   steps: %s" % (
-            self.kind, self.mode, self.keys.declared, ", ".join("%s %s" % x for x in sorted(self.settings.items())),
+        return "   %s, %s, keys %s, columns %s, %s, chunks of %d\n   %s\n   steps: %s" % (
+            self.kind, self.mode, self.keys.declared, " ".join(name for name, _ in self.schema), ", ".join("%s %s" % x for x in sorted(self.settings.items())),
             self.chunk, self.stage.sql(), "; ".join(self.steps))
 
     # ---------------------------------------------------------------- the run
@@ -92,12 +93,13 @@ class Case:
         return self.server.run(text)
 
     def make(self):
-        columns = "id int, k %s, g text, v int, gap interval, ts timestamptz" % self.keys.declared
+        columns = ", ".join("%s %s" % (name, self.keys.declared if name == "k" else kind) for name, kind in self.schema)
         self.keys.learn(self.sql)
         self.sql("ALTER DATABASE %s SET streamx.chunk_rows = %d" % (self.server.name, self.chunk))
         for stream in self.streams:
-            self.sql("CREATE FOREIGN TABLE IF NOT EXISTS %s (%s%s) SERVER streamx" % (
-                stream.name, columns, "" if stream.delay is None else " OPTIONS (watermark '%d microseconds')" % stream.delay))
+            self.sql("CREATE FOREIGN TABLE IF NOT EXISTS %s (%s) SERVER streamx" % (stream.name, columns if stream.delay is None else columns.replace(
+                "ts timestamptz", "ts timestamptz OPTIONS (watermark '%d microseconds')" % stream.delay)))
+            self.sql("ALTER FOREIGN TABLE %s DROP COLUMN IF EXISTS dropped" % stream.name)
         self.sql("TRUNCATE dim; INSERT INTO dim VALUES " + ", ".join(
             "(%s, %s)" % (values.quoted(g), values.quoted(label)) for g, label in self.dim))
         for statement in self.stage.prepare():
@@ -158,7 +160,7 @@ class Case:
                 statements[-1][1].append(text)
             else:
                 statements.append((stream, [text]))
-        inserts = ["INSERT INTO %s VALUES %s" % (stream.name, ", ".join(texts)) for stream, texts in statements]
+        inserts = ["INSERT INTO %s (id, k, g, v, gap, ts) VALUES %s" % (stream.name, ", ".join(texts)) for stream, texts in statements]
         if give_up:
             inserts.insert(len(inserts) // 2, "SAVEPOINT a; %s; ROLLBACK TO a" % inserts[0])
         text = "BEGIN; %s; INSERT INTO fed VALUES (%d, %d); COMMIT" % ("; ".join(inserts), self.run, number)

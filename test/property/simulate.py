@@ -90,7 +90,7 @@ class Scan(Stage):
         self.watermarked = stream.delay is not None
 
     def sql(self):
-        return "SELECT * FROM %s%s" % (self.stream.name, " WHERE " + self.where[0] if self.where else "")
+        return "SELECT %s FROM %s%s" % (", ".join(self.columns), self.stream.name, " WHERE " + self.where[0] if self.where else "")
 
     def scans(self):
         return [self]

@@ -22,6 +22,19 @@ MANY_FACES = ("citext", "collated", "interval")
 NAMES = ("a", "b", "ccc", "d" * 200)
 
 
+COLUMNS = (("id", "int"), ("k", None), ("g", "text"), ("v", "int"), ("gap", "interval"), ("ts", "timestamptz"))
+OTHERS = (("wide", "text DEFAULT repeat('wide ', 40)"), ("fixed", "char(3) DEFAULT 'x'"), ("small", '"char"'), ("bits", "varbit DEFAULT b'101'"),
+          ("list", "int[] DEFAULT '{1,NULL}'"), ("exact", "numeric DEFAULT 'NaN'"), ("dropped", "uuid"), ("number", "float8 DEFAULT '-0'"))
+
+
+def schema(rng):
+    """Columns of the streams: in any order, with others that no query uses, of which one is dropped again."""
+    columns = list(COLUMNS) + rng.sample(OTHERS, rng.choice((0, 0, 1, 3)))
+    if rng.random() < 0.6:
+        rng.shuffle(columns)
+    return columns
+
+
 class Keys:
     """What a run draws keys from; class_of() tells which class a value that the server shows is of."""
 
