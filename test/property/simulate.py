@@ -220,7 +220,7 @@ class Join(Stage):
         self.lowest, self.highest, self.extra = lowest, highest, extra
         self.columns = self.LEFT if kind in ("SEMI", "ANTI") else self.LEFT + self.RIGHT
         self.time, self.watermarked = "ts", left.watermarked and right.watermarked
-        self.kept = ([], [])            # [row, was it matched]
+        self.by_key = (collections.defaultdict(list), collections.defaultdict(list))    # [row, was it matched]
 
     def sql(self):
         us = "interval '%d microseconds'"
@@ -257,6 +257,14 @@ class Join(Stage):
         row.update((("rid", right and right["id"]), ("rv", right and right["v"]), ("rts", right and right["ts"])))
         return {c: row[c] for c in self.columns}
 
+    def forget_passed(self, side, limit, key, kept, out):
+        for row, matched in kept:
+            if not matched and row["ts"] is not None and row["ts"] <= limit:
+                out.append(self.pair(row, None) if side == 0 else self.pair(None, row))
+        kept[:] = [one for one in kept if one[0]["ts"] is None or one[0]["ts"] > limit]
+        if not kept:
+            del self.by_key[side][key]
+
     def batch(self, inputs, late, evict):
         out = []
         for side in (0, 1):
@@ -265,7 +273,8 @@ class Join(Stage):
                     self.late += 1
                     continue
                 mine = [row, False]
-                for other in self.kept[1 - side]:
+                key = tuple(row[k] for k in self.keys)
+                for other in self.by_key[1 - side][key]:
                     left, right = (mine, other) if side == 0 else (other, mine)
                     if not self.match(left[0], right[0]):
                         continue
@@ -274,15 +283,12 @@ class Join(Stage):
                     elif self.kind not in ("SEMI", "ANTI"):
                         out.append(self.pair(left[0], right[0]))
                     left[1] = right[1] = True
-                self.kept[side].append(mine)
+                self.by_key[side][key].append(mine)
         outer = {"LEFT": (0,), "RIGHT": (1,), "FULL": (0, 1), "ANTI": (0,)}.get(self.kind, ())
         for side, limit in enumerate(self.limits(evict)):
-            if limit is None:
-                continue
-            gone = [kept for kept in self.kept[side] if kept[0]["ts"] is not None and kept[0]["ts"] <= limit]
-            if side in outer:
-                out += [self.pair(row, None) if side == 0 else self.pair(None, row) for row, matched in gone if not matched]
-            self.kept[side][:] = [kept for kept in self.kept[side] if not any(kept is g for g in gone)]
+            if limit is not None:
+                for key, kept in list(self.by_key[side].items()):
+                    self.forget_passed(side, limit, key, kept, out if side in outer else [])
         return out
 
 
