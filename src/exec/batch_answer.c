@@ -6,6 +6,7 @@
  * means in SQL, run by PostgreSQL's executor:
  *
  *	 aggregate		SELECT keys, aggregates FROM input WHERE it is final GROUP BY keys
+ *	 session		the same over merged windows (batch_session.c)
  *	 join			SELECT * FROM left JOIN right, an unmatched row once it goes (batch_join.c)
  *	 deduplication	SELECT DISTINCT ON (keys) * FROM input ORDER BY keys, row
  *
@@ -336,12 +337,6 @@ limit_unknown(const SxPlanOperator *op)
 	return "LIMIT lets through the rows that come first, and which ones did is not recorded";
 }
 
-static const char *
-session_unknown(const SxPlanOperator *op)
-{
-	return "a row that came when its session had closed began another: which rows did depends on when they came";
-}
-
 static const SxMeaning aggregate_meaning = {
 	.describe = aggregate_describe, .take = aggregate_take, .query = aggregate_query,
 };
@@ -351,13 +346,11 @@ static const SxMeaning dedup_meaning = {
 	.unknown = dedup_unknown, .caveat = dedup_caveat,
 };
 
-static const SxMeaning session_meaning = {.unknown = session_unknown};
-
 static const SxMeaning limit_meaning = {.unknown = limit_unknown};
 
 static const SxMeaning *const meanings[] = {
 	[SX_OPERATOR_AGGREGATE] = &aggregate_meaning,
-	[SX_OPERATOR_SESSION] = &session_meaning,
+	[SX_OPERATOR_SESSION] = &sx_session_meaning,
 	[SX_OPERATOR_DEDUP] = &dedup_meaning,
 	[SX_OPERATOR_JOIN] = &sx_join_meaning,
 	[SX_OPERATOR_LIMIT] = &limit_meaning,

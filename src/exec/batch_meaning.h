@@ -51,6 +51,7 @@ typedef struct SxMeaning
 	const char *(*caveat) (const SxPlanOperator *op);
 } SxMeaning;
 
+extern const SxMeaning sx_session_meaning;
 extern const SxMeaning sx_join_meaning;
 
 /* ---- for those who write one (batch_answer.c) ---- */

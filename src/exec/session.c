@@ -458,6 +458,8 @@ process_chunk(SessionOperator *op)
 			op->base.progress->rows_late++;
 			continue;
 		}
+		if (start <= op->late)
+			op->base.progress->rows_partly_late++;	/* what it would touch may be closed */
 		op->base.progress->rows_taken++;
 		if (op->keys.len > KEY_BUFFER)
 			apply_updates(op);

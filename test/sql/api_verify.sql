@@ -27,6 +27,8 @@ INSERT INTO av_queries (name, query) VALUES
 	('av_semi', 'SELECT id, k FROM av a WHERE EXISTS (SELECT FROM av_other b WHERE a.k = b.k AND a.ts = b.ts)'),
 	('av_anti', 'SELECT id, k FROM av a WHERE NOT EXISTS (SELECT FROM av_other b WHERE a.k = b.k AND a.ts = b.ts)'),
 	('av_join_count', 'SELECT tumble(a.ts, ''10 seconds'') AS w, count(*) AS n FROM av a JOIN av_other b ON a.k = b.k AND a.ts = b.ts GROUP BY w'),
+	('av_session', 'SELECT session(ts, ''0.5 seconds'') AS w, k, count(*) AS n, sum(v) AS sv, sum(f) AS sf FROM av GROUP BY w, k'),
+	('av_session_all', 'SELECT session(ts, v * interval ''0.01 second'') AS w, count(*) AS n FROM av GROUP BY w HAVING count(*) > 1'),
 	('av_hidden', 'SELECT k, count(*) AS n FROM av GROUP BY tumble(ts, ''7 seconds''), k'),
 	('av_distinct', 'SELECT DISTINCT k FROM av_plain'),
 	('av_distinct_count', 'SELECT tumble(ts, ''10 seconds'') AS w, count(*) AS n FROM (SELECT DISTINCT k, ts FROM av) d GROUP BY w'),
@@ -35,6 +37,8 @@ INSERT INTO av_queries VALUES
 	('av_group', 'SELECT k, count(*) AS n, sum(f) AS sf, array_agg(id ORDER BY id) AS ids FROM av_plain JOIN LATERAL (SELECT 1.5 AS f) x ON true GROUP BY k', 'update'),
 	('av_having', 'SELECT k, count(*) AS n FROM av GROUP BY k HAVING count(*) % 2 = 0', 'update'),
 	('av_windows', 'SELECT hop(ts, ''10 seconds'', ''5 seconds'') AS w, k, avg(v) AS a FROM av GROUP BY w, k', 'update'),
+	('av_session_update', 'SELECT session(ts, ''1 second'') AS w, k, count(*) AS n FROM av GROUP BY w, k', 'update'),
+	('av_session_complete', 'SELECT k, session(ts, ''1 second'') AS w, max(v) AS v FROM av GROUP BY w, k', 'complete'),
 	('av_total', 'SELECT count(*) AS n, max(ts) AS last FROM av', 'update'),
 	('av_complete', 'SELECT k, count(*) AS n FROM av GROUP BY k', 'complete');
 SELECT create_query(name, query, sink => name || '_sink', output_mode => mode) FROM av_queries \g /dev/null
@@ -85,6 +89,8 @@ SELECT results_eq($$SELECT kind, expected = found, detail FROM streamx.verify('a
 UPDATE av_complete_sink SET n = 0 WHERE k IS NULL;
 SELECT results_eq($$SELECT kind, key::text, found ->> 'n' FROM streamx.verify('av_complete')$$,
 	$$VALUES ('different', '{"k": null}', '0')$$, 'of the key NULL');
+DELETE FROM av_session_sink WHERE k = 1 AND n > 1;
+SELECT is((SELECT string_agg(DISTINCT kind, ' ') FROM streamx.verify('av_session')), 'missing', 'of sessions');
 DELETE FROM av_distinct_sink WHERE k = 0;
 SELECT results_eq($$SELECT kind, (expected -> 'k')::numeric FROM streamx.verify('av_distinct')$$, $$VALUES ('missing', 0.0)$$, 'of DISTINCT');
 DELETE FROM av_left_sink WHERE other IS NULL AND id = 7;

@@ -39,6 +39,8 @@ INSERT INTO mc_queries (name, query) VALUES
 	('mc_anti', 'SELECT id FROM mc a WHERE NOT EXISTS (SELECT FROM mc_other b WHERE a.k = b.k AND a.ts = b.ts)'),
 	('mc_join_count', 'SELECT tumble(a.ts, ''10 seconds'') AS w, count(*) FROM mc a JOIN mc_other b ON a.k = b.k AND a.ts = b.ts GROUP BY w'),
 	('mc_transform', 'SELECT x.k, r AS n FROM mc x CROSS JOIN LATERAL transform_with_state(''mc_handler'', x.k, x, NULL::bigint, state => ARRAY[value_state(''n'', NULL::bigint)]) AS r'),
+	('mc_session', 'SELECT session(ts, ''5 seconds'') AS w, k, count(*) FROM mc GROUP BY w, k'),
+	('mc_session_row', 'SELECT session(ts, v * interval ''1 second'') AS w, count(*) FROM mc GROUP BY w'),
 	('mc_distinct', 'SELECT DISTINCT k FROM mc'),
 	('mc_distinct_on', 'SELECT DISTINCT ON (k, ts) id, k, ts FROM mc'),
 	('mc_within', 'SELECT DISTINCT ON (within_watermark(k)) k, v FROM mc'),

@@ -19,6 +19,7 @@ SELECT create_query('se_hop', $$SELECT hop(ts, '10 seconds', '5 seconds') AS w, 
 SELECT create_query('se_chain', $$SELECT tumble(t, '1 hour') AS h, count(*) FROM (SELECT DISTINCT ON (k, ts) k, ts AS t FROM se) d LEFT JOIN se_dim USING (k) GROUP BY h$$, sink => 'noop');
 SELECT create_query('se_within', $$SELECT DISTINCT ON (within_watermark(id)) id, t FROM (SELECT id, watermark(at, '1 hour') AS t FROM se_plain UNION ALL SELECT id, ts FROM se) u$$, sink => 'noop');
 SELECT create_query('se_join', 'SELECT a.id, b.v FROM se a LEFT JOIN se b ON a.k = b.k AND a.v > 0 AND b.ts BETWEEN a.ts AND a.ts + interval ''1 minute''', sink => 'noop');
+SELECT create_query('se_session', 'SELECT session(ts, ''1 minute'') AS w, k, count(*) FROM se GROUP BY w, k', sink => 'noop');
 SELECT create_query('se_limit', 'SELECT id FROM se_plain LIMIT 10', sink => 'noop', trigger => 'realtime');
 SELECT se_explain('se_copy');
 SELECT se_explain('se_windows');
@@ -31,6 +32,7 @@ SELECT se_explain('se_hop');
 SELECT se_explain('se_chain');
 SELECT se_explain('se_within');
 SELECT se_explain('se_join');
+SELECT se_explain('se_session');
 SELECT se_explain('se_limit');
 SELECT stop_query(name) FROM streamx.queries WHERE name LIKE 'se%' \g /dev/null
 SELECT drop_query(name) FROM streamx.queries WHERE name LIKE 'se%' \g /dev/null
