@@ -5,7 +5,8 @@
  *	 the newest batch record, and a snapshot in which it is the newest
  *	 the ranges from where the query began up to the record's offsets
  *	 the batch answer over them (exec/batch_answer.h) against the sink, by the
- *	 result's key if it has one, else as multisets
+ *	 result's key if it has one, else as multisets; values are the same when their
+ *	 type says so: equal ones may look different, as the first one did that came
  *
  * One row for each key that differs, and one for each thing that could not be
  * checked or that a difference may come from. No row: all is well.
@@ -23,8 +24,10 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/ruleutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "utils/typcache.h"
 
 #include "api/api.h"
 #include "api/query_view.h"
@@ -281,7 +284,55 @@ leave_out(Verify *verify)
 
 /* ---- the comparison ---- */
 
-/* What is compared of a column: floats to ten digits, since sums depend on the order. */
+/* A sum of floats depends on the order of its rows. */
+static bool
+has_floats(Oid type)
+{
+	Oid			base = getBaseType(type);
+	TupleDesc	desc;
+	bool		result = false;
+
+	if (base == FLOAT4OID || base == FLOAT8OID)
+		return true;
+	if (OidIsValid(get_element_type(base)))
+		return has_floats(get_element_type(base));
+	if (type_is_range(base) || type_is_multirange(base))
+		return has_floats(get_range_subtype(type_is_range(base) ? base : get_multirange_range(base)));
+	if (get_typtype(base) != TYPTYPE_COMPOSITE)
+		return false;
+	desc = lookup_rowtype_tupdesc(base, -1);
+	for (int i = 0; i < desc->natts; i++)
+		result |= !TupleDescAttr(desc, i)->attisdropped && has_floats(TupleDescAttr(desc, i)->atttypid);
+	ReleaseTupleDesc(desc);
+	return result;
+}
+
+/* Are its values the same when its = says so? Else when they look the same. */
+static bool
+is_compared_by_operator(Oid type)
+{
+	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_EQ_OPR | TYPECACHE_LT_OPR | TYPECACHE_HASH_PROC);
+
+	return OidIsValid(entry->eq_opr) && (OidIsValid(entry->lt_opr) || OidIsValid(entry->hash_proc)) &&
+		!has_floats(type);
+}
+
+/* A column of the result in the sink. */
+static Form_pg_attribute
+sink_column(const Verify *verify, Relation sink, int column)
+{
+	const char *name = NameStr(TupleDescAttr(verify->plan->result, column)->attname);
+	AttrNumber	attnum = get_attnum(RelationGetRelid(sink), name);
+
+	if (attnum <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of table \"%s\" does not exist", name,
+						RelationGetRelationName(sink))));
+	return TupleDescAttr(RelationGetDescr(sink), attnum - 1);
+}
+
+/* The result's columns as they are compared; floats to ten digits. */
 static void
 append_columns(Verify *verify, StringInfo sql, Relation sink, bool casts)
 {
@@ -289,17 +340,10 @@ append_columns(Verify *verify, StringInfo sql, Relation sink, bool casts)
 
 	for (int i = 0; i < desc->natts; i++)
 	{
-		const char *name = NameStr(TupleDescAttr(desc, i)->attname);
-		const char *column = quote_identifier(name);
-		AttrNumber	attnum = get_attnum(RelationGetRelid(sink), name);
-		Form_pg_attribute att;
+		Form_pg_attribute att = sink_column(verify, sink, i);
+		const char *column = quote_identifier(NameStr(att->attname));
+		Oid			collation = TupleDescAttr(desc, i)->attcollation;
 
-		if (attnum <= 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_COLUMN),
-					 errmsg("column \"%s\" of table \"%s\" does not exist", name,
-							RelationGetRelationName(sink))));
-		att = TupleDescAttr(RelationGetDescr(sink), attnum - 1);
 		appendStringInfoString(sql, ", ");
 		if (!casts)
 			appendStringInfoString(sql, column);
@@ -308,13 +352,42 @@ append_columns(Verify *verify, StringInfo sql, Relation sink, bool casts)
 							 format_type_with_typemod(att->atttypid, att->atttypmod));
 		if (att->atttypid == FLOAT4OID)
 			appendStringInfoString(sql, "::pg_catalog.numeric");
+		if (OidIsValid(collation) && OidIsValid(att->attcollation))
+			appendStringInfo(sql, " COLLATE %s", generate_collation_name(collation));
 		appendStringInfo(sql, " AS %s", column);
 	}
 }
 
+static bool
+is_key(const Verify *verify, int column)
+{
+	for (int i = 0; i < verify->plan->nkeys; i++)
+		if (verify->plan->keys[i] == column + 1)
+			return true;
+	return false;
+}
+
+/* What rows that are the same have in common. */
+static char *
+same_rows(Verify *verify, Relation sink)
+{
+	TupleDesc	desc = verify->plan->result;
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < desc->natts; i++)
+	{
+		const char *column = quote_identifier(NameStr(TupleDescAttr(desc, i)->attname));
+
+		appendStringInfo(&list, is_key(verify, i) || is_compared_by_operator(sink_column(verify, sink, i)->atttypid) ?
+						 "%s%s" : "%spg_catalog.to_jsonb(%s)", i > 0 ? ", " : "", column);
+	}
+	return desc->natts > 0 ? list.data : "()";
+}
+
 /* The columns of the key, with a text before each. */
 static char *
-key_columns(const Verify *verify, const char *before_name)
+key_columns(const Verify *verify, bool named)
 {
 	StringInfoData list;
 
@@ -323,18 +396,24 @@ key_columns(const Verify *verify, const char *before_name)
 	{
 		const char *name = NameStr(TupleDescAttr(verify->plan->result, verify->plan->keys[i] - 1)->attname);
 
-		if (list.len > 0)
+		if (i > 0)
 			appendStringInfoString(&list, ", ");
-		if (before_name != NULL)
+		if (named)
 			appendStringInfo(&list, "%s, ", quote_literal_cstr(name));
-		appendStringInfo(&list, "%s", quote_identifier(name));
+		appendStringInfoString(&list, quote_identifier(name));
 	}
 	return list.data;
 }
 
+/*
+ * Rows of both sides, those that are the same together: "streamx e" and "streamx f"
+ * are those of the answer and those of the sink, as they look. What remains are those
+ * of which there are not as many on either side; by the key, if there is one.
+ */
 static char *
 comparison(Verify *verify, Relation sink)
 {
+	const char *keys = key_columns(verify, false);
 	StringInfoData sql;
 
 	initStringInfo(&sql);
@@ -342,10 +421,17 @@ comparison(Verify *verify, Relation sink)
 	append_columns(verify, &sql, sink, true);
 	appendStringInfoString(&sql, " FROM \"" ANSWER_ENR "\" UNION ALL SELECT 2");
 	append_columns(verify, &sql, sink, false);
-	appendStringInfo(&sql, " FROM %s), ",
+	appendStringInfo(&sql, " FROM %s), \"streamx rows\" AS (SELECT \"streamx b\".*, "
+					 "pg_catalog.to_jsonb(\"streamx b\") OPERATOR(pg_catalog.-) 'streamx side' AS \"streamx row\" FROM \"streamx both\" \"streamx b\"), ",
 					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(sink)),
 												RelationGetRelationName(sink)));
-	appendStringInfoString(&sql, "\"streamx rows\" AS (SELECT \"streamx b\".*, pg_catalog.to_jsonb(\"streamx b\") OPERATOR(pg_catalog.-) 'streamx side' AS \"streamx row\" FROM \"streamx both\" \"streamx b\") ");
+	appendStringInfo(&sql, "\"streamx differing\" AS (SELECT %s%s "
+					 "pg_catalog.array_agg(\"streamx row\") FILTER (WHERE \"streamx side\" OPERATOR(pg_catalog.=) 1) AS \"streamx e\", "
+					 "pg_catalog.array_agg(\"streamx row\") FILTER (WHERE \"streamx side\" OPERATOR(pg_catalog.=) 2) AS \"streamx f\" "
+					 "FROM \"streamx rows\" GROUP BY %s "
+					 "HAVING pg_catalog.count(*) FILTER (WHERE \"streamx side\" OPERATOR(pg_catalog.=) 1) OPERATOR(pg_catalog.<>) "
+					 "pg_catalog.count(*) FILTER (WHERE \"streamx side\" OPERATOR(pg_catalog.=) 2)) ",
+					 keys, keys[0] != '\0' ? "," : "", same_rows(verify, sink));
 	if (verify->plan->nkeys > 0)
 		appendStringInfo(&sql,
 						 "SELECT CASE WHEN f IS NULL THEN 'missing' WHEN e IS NULL THEN 'unexpected' ELSE 'different' END, k, "
@@ -355,17 +441,18 @@ comparison(Verify *verify, Relation sink)
 						 "SELECT pg_catalog.jsonb_build_object(%s) AS k, "
 						 "pg_catalog.jsonb_agg(\"streamx row\" ORDER BY \"streamx row\") FILTER (WHERE \"streamx side\" OPERATOR(pg_catalog.=) 1) AS e, "
 						 "pg_catalog.jsonb_agg(\"streamx row\" ORDER BY \"streamx row\") FILTER (WHERE \"streamx side\" OPERATOR(pg_catalog.=) 2) AS f "
-						 "FROM \"streamx rows\" GROUP BY %s) g WHERE e IS DISTINCT FROM f",
-						 key_columns(verify, ""), key_columns(verify, NULL));
+						 "FROM \"streamx differing\" \"streamx d\", LATERAL ("
+						 "SELECT 1, pg_catalog.unnest(\"streamx d\".\"streamx e\") UNION ALL SELECT 2, pg_catalog.unnest(\"streamx d\".\"streamx f\")"
+						 ") \"streamx r\" (\"streamx side\", \"streamx row\") GROUP BY %s) g",
+						 key_columns(verify, true), keys);
 	else
 		appendStringInfoString(&sql,
-							   "SELECT CASE WHEN e OPERATOR(pg_catalog.>) f THEN 'missing' ELSE 'unexpected' END, NULL::pg_catalog.jsonb, "
-							   "CASE WHEN e OPERATOR(pg_catalog.>) 0 THEN r END, CASE WHEN f OPERATOR(pg_catalog.>) 0 THEN r END, "
-							   "CASE WHEN e OPERATOR(pg_catalog.+) f OPERATOR(pg_catalog.>) 1 THEN pg_catalog.format('expected %s times, found %s times', e, f) END "
-							   "FROM (SELECT \"streamx row\" AS r, "
-							   "pg_catalog.count(*) FILTER (WHERE \"streamx side\" OPERATOR(pg_catalog.=) 1) AS e, "
-							   "pg_catalog.count(*) FILTER (WHERE \"streamx side\" OPERATOR(pg_catalog.=) 2) AS f "
-							   "FROM \"streamx rows\" GROUP BY \"streamx row\") g WHERE e OPERATOR(pg_catalog.<>) f");
+							   "SELECT CASE WHEN ne OPERATOR(pg_catalog.>) nf THEN 'missing' ELSE 'unexpected' END, NULL::pg_catalog.jsonb, "
+							   "e[1], f[1], "
+							   "CASE WHEN ne OPERATOR(pg_catalog.+) nf OPERATOR(pg_catalog.>) 1 THEN pg_catalog.format('expected %s times, found %s times', ne, nf) END "
+							   "FROM (SELECT \"streamx e\" AS e, \"streamx f\" AS f, "
+							   "COALESCE(pg_catalog.cardinality(\"streamx e\"), 0) AS ne, COALESCE(pg_catalog.cardinality(\"streamx f\"), 0) AS nf "
+							   "FROM \"streamx differing\") g");
 	return sql.data;
 }
 
