@@ -374,34 +374,33 @@ sx_api_state_map_remove(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(sx_transform_map_remove(ts, variable, map_key_argument(fcinfo, variable)));
 }
 
-Datum
-sx_api_state_map_keys(PG_FUNCTION_ARGS)
+/* All keys of the map, or all values. */
+static Datum
+map_as_array(FunctionCallInfo fcinfo, bool of_keys)
 {
 	SxTransformState *ts = state_here(fcinfo);
 	SxVariable *variable = variable_argument(fcinfo, ts, SX_VARIABLE_MAP);
+	Oid			type = of_keys ? variable->plan->key_type : variable->plan->type;
 	Datum	   *keys;
 	Datum	   *values;
 	bool	   *nulls;
 	int			n;
 
-	check_returned(fcinfo, 1, variable, variable->plan->key_type);
+	check_returned(fcinfo, 1, variable, type);
 	n = sx_transform_map(ts, variable, &keys, &values, &nulls);
-	PG_RETURN_DATUM(make_array(n, keys, NULL, variable->plan->key_type));
+	return make_array(n, of_keys ? keys : values, of_keys ? NULL : nulls, type);
+}
+
+Datum
+sx_api_state_map_keys(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_DATUM(map_as_array(fcinfo, true));
 }
 
 Datum
 sx_api_state_map_values(PG_FUNCTION_ARGS)
 {
-	SxTransformState *ts = state_here(fcinfo);
-	SxVariable *variable = variable_argument(fcinfo, ts, SX_VARIABLE_MAP);
-	Datum	   *keys;
-	Datum	   *values;
-	bool	   *nulls;
-	int			n;
-
-	check_returned(fcinfo, 1, variable, variable->plan->type);
-	n = sx_transform_map(ts, variable, &keys, &values, &nulls);
-	PG_RETURN_DATUM(make_array(n, values, nulls, variable->plan->type));
+	PG_RETURN_DATUM(map_as_array(fcinfo, false));
 }
 
 Datum

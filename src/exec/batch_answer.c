@@ -47,20 +47,6 @@
 #define INPUT_FORMAT	"streamx input %d of op %d"
 #define GUESS_ROWS		100000	/* for the planner */
 
-static void
-name_rows(QueryEnvironment *env, const char *name, TupleDesc desc, void *data, double rows)
-{
-	EphemeralNamedRelation enr = palloc0(sizeof(EphemeralNamedRelationData));
-
-	enr->md.name = pstrdup(name);
-	enr->md.reliddesc = InvalidOid;
-	enr->md.tupdesc = desc;
-	enr->md.enrtype = ENR_NAMED_TUPLESTORE;
-	enr->md.enrtuples = rows;
-	enr->reldata = data;
-	register_ENR(env, enr);
-}
-
 /* ---- rows as they come ---- */
 
 void
@@ -167,7 +153,7 @@ sx_answer_entry(const SxAnswerInput *input)
 	char	   *name = sx_answer_name(input);
 
 	parse->p_queryEnv = create_queryEnv();
-	name_rows(parse->p_queryEnv, name, input->desc, NULL, GUESS_ROWS);
+	sx_segment_name_rows(parse->p_queryEnv, name, input->desc, NULL, GUESS_ROWS);
 	return addRangeTableEntryForENR(parse, makeRangeVar(NULL, name, -1), true)->p_rte;
 }
 
@@ -505,8 +491,8 @@ run_operator(SxAnswer *answer, const SxPlanOperator *op, SxAnswerInput *inputs)
 	Tuplestorestate *output;
 
 	for (int i = 0; i < op->ninputs; i++)
-		name_rows(answer->env, psprintf(INPUT_FORMAT, i, op->id), inputs[i].desc, inputs[i].store,
-				  inputs[i].nrows);
+		sx_segment_name_rows(answer->env, psprintf(INPUT_FORMAT, i, op->id), inputs[i].desc, inputs[i].store,
+							 inputs[i].nrows);
 	output = meaning->run != NULL ? meaning->run(answer, op, inputs) :
 		sx_answer_run(answer, meaning->query(answer, op, inputs));
 	for (int i = 0; i < op->ninputs; i++)
@@ -514,7 +500,7 @@ run_operator(SxAnswer *answer, const SxPlanOperator *op, SxAnswerInput *inputs)
 		unregister_ENR(answer->env, psprintf(INPUT_FORMAT, i, op->id));
 		tuplestore_end(inputs[i].store);
 	}
-	name_rows(answer->env, psprintf(SX_OP_ENR_FORMAT, op->id), op->output, output, GUESS_ROWS);
+	sx_segment_name_rows(answer->env, psprintf(SX_OP_ENR_FORMAT, op->id), op->output, output, GUESS_ROWS);
 }
 
 static Tuplestorestate *
@@ -553,7 +539,7 @@ sx_batch_answer(const SxPlan *plan, SxBatchSources *sources, TimestampTz evict)
 	SxWatermarkInput *markers = palloc0(sizeof(SxWatermarkInput) * Max(nmarkers, 1));
 	Tuplestorestate *result = NULL;
 
-	name_rows(answer.env, SX_BATCH_ENR, CreateTemplateTupleDesc(0), sources, 0);
+	sx_segment_name_rows(answer.env, SX_BATCH_ENR, CreateTemplateTupleDesc(0), sources, 0);
 	sx_markers_begin(markers, nmarkers, DT_NOEND);
 	PG_TRY();
 	{

@@ -124,20 +124,6 @@ sx_exec_open(const SxPlan *plan, SxState *state)
 	return exec;
 }
 
-static void
-add_relation(QueryEnvironment *env, const char *name, TupleDesc desc, void *data, double rows)
-{
-	EphemeralNamedRelation enr = palloc0(sizeof(EphemeralNamedRelationData));
-
-	enr->md.name = pstrdup(name);
-	enr->md.reliddesc = InvalidOid;
-	enr->md.tupdesc = desc;
-	enr->md.enrtype = ENR_NAMED_TUPLESTORE;
-	enr->md.enrtuples = rows;
-	enr->reldata = data;
-	register_ENR(env, enr);
-}
-
 static bool
 sources_have_rows(const SxExecBatch *batch)
 {
@@ -349,8 +335,8 @@ run_operator(Run *run, SxOperator *op, int first)
 		sx_segment_pipe_end(op->pipe);
 		return;
 	}
-	add_relation(run->env, psprintf(SX_OP_ENR_FORMAT, op->plan->id), op->plan->output,
-				 op->out, op->nout);
+	sx_segment_name_rows(run->env, psprintf(SX_OP_ENR_FORMAT, op->plan->id), op->plan->output,
+						 op->out, op->nout);
 	run->operator_rows += op->nout;
 }
 
@@ -385,8 +371,8 @@ touch_retracted(Run *run)
 		if (op->retracted == NULL || op->nretracted == 0)
 			continue;
 		env = create_queryEnv();
-		add_relation(env, psprintf(SX_OP_ENR_FORMAT, op->plan->id), op->plan->output,
-					 op->retracted, op->nretracted);
+		sx_segment_name_rows(env, psprintf(SX_OP_ENR_FORMAT, op->plan->id), op->plan->output,
+							 op->retracted, op->nretracted);
 		sx_segment_run(run->exec->touched, env, op->nretracted, sx_gone_touch, run->gone);
 	}
 }
@@ -469,7 +455,7 @@ sx_exec_run(SxExec *exec, SxExecBatch *batch, SxResult *result)
 	Run			run = {.exec = exec, .batch = batch, .result = result, .waits = batch->due};
 
 	run.env = create_queryEnv();
-	add_relation(run.env, SX_BATCH_ENR, CreateTemplateTupleDesc(0), batch->sources, 0);
+	sx_segment_name_rows(run.env, SX_BATCH_ENR, CreateTemplateTupleDesc(0), batch->sources, 0);
 	sx_markers_begin(batch->markers, plan->nwatermarks - plan->first_marker,
 					 batch->latest_allowed);
 	begin_result(&run);
@@ -524,8 +510,8 @@ explain_environment(const SxPlan *plan)
 	QueryEnvironment *env = create_queryEnv();
 
 	for (int i = 0; i < plan->noperators; i++)
-		add_relation(env, psprintf(SX_OP_ENR_FORMAT, i), plan->operators[i]->output,
-					 tuplestore_begin_heap(false, false, work_mem), FIRST_GUESS);
+		sx_segment_name_rows(env, psprintf(SX_OP_ENR_FORMAT, i), plan->operators[i]->output,
+							 tuplestore_begin_heap(false, false, work_mem), FIRST_GUESS);
 	return env;
 }
 

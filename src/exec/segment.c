@@ -426,6 +426,20 @@ receiver_slot(TupleTableSlot *slot, DestReceiver *self)
 	return receiver->receive(receiver->arg, slot);
 }
 
+void
+sx_segment_name_rows(QueryEnvironment *env, const char *name, TupleDesc desc, void *data, double rows)
+{
+	EphemeralNamedRelation enr = palloc0(sizeof(EphemeralNamedRelationData));
+
+	enr->md.name = pstrdup(name);
+	enr->md.reliddesc = InvalidOid;
+	enr->md.tupdesc = desc;
+	enr->md.enrtype = ENR_NAMED_TUPLESTORE;
+	enr->md.enrtuples = rows;
+	enr->reldata = data;
+	register_ENR(env, enr);
+}
+
 int64
 sx_segment_run(SxSegment *segment, QueryEnvironment *env, double rows,
 			   SxSegmentReceive receive, void *arg)

@@ -21,6 +21,10 @@ typedef bool (*SxSegmentReceive) (void *arg, TupleTableSlot *slot);
  */
 extern SxSegment *sx_segment_make(const Query *query, TupleDesc expected, const Bitmapset *keys);
 
+/* Segments find the data, which may have so many rows, by the name; in CurrentMemoryContext. */
+extern void sx_segment_name_rows(QueryEnvironment *env, const char *name, TupleDesc desc,
+								 void *data, double rows);
+
 /*
  * In a transaction with an active snapshot. env holds the batch's ephemeral
  * named relations; rows is a guess at what they and the streams hold. Returns

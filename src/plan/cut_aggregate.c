@@ -147,6 +147,23 @@ count_uses(Query *query, Index varno, AttrNumber attno)
 }
 
 /*
+ * The column of a plain subquery that var stands for, if this is its only use; or
+ * NULL. *below: the subquery's entry.
+ */
+static TargetEntry *
+column_used_once(Query *query, const Var *var, RangeTblEntry **below)
+{
+	RangeTblEntry *rte = rt_fetch(var->varno, query->rtable);
+
+	*below = rte;
+	if (rte->rtekind != RTE_SUBQUERY || var->varlevelsup != 0 || var->varattno <= 0 ||
+		rte->subquery->setOperations != NULL || rte->subquery->distinctClause != NIL ||
+		count_uses(query, var->varno, var->varattno) != 1)
+		return NULL;
+	return get_tle_by_resno(rte->subquery->targetList, var->varattno);
+}
+
+/*
  * Where a window function of a plain subquery is only used as grouping column,
  * the subquery can hand up the time itself: FROM (SELECT tumble(ts, ...) AS w
  * FROM s) GROUP BY w. Returns the call and has the subquery select its first
@@ -155,15 +172,10 @@ count_uses(Query *query, Index varno, AttrNumber attno)
 static FuncExpr *
 pull_window_up(Query *query, Var *var)
 {
-	RangeTblEntry *rte = rt_fetch(var->varno, query->rtable);
-	TargetEntry *entry;
+	RangeTblEntry *rte;
+	TargetEntry *entry = column_used_once(query, var, &rte);
 	FuncExpr   *call = NULL;
 
-	if (rte->rtekind != RTE_SUBQUERY || var->varlevelsup != 0 || var->varattno <= 0 ||
-		rte->subquery->setOperations != NULL || rte->subquery->distinctClause != NIL ||
-		count_uses(query, var->varno, var->varattno) != 1)
-		return NULL;
-	entry = get_tle_by_resno(rte->subquery->targetList, var->varattno);
 	if (entry == NULL)
 		return NULL;
 	if (IsA(entry->expr, Var))
@@ -261,17 +273,12 @@ take_session_call(TargetEntry *entry)
 static FuncExpr *
 pull_session_up(Query *query, Var *var)
 {
-	RangeTblEntry *rte = rt_fetch(var->varno, query->rtable);
-	TargetEntry *entry;
+	RangeTblEntry *rte;
+	TargetEntry *entry = column_used_once(query, var, &rte);
 	FuncExpr   *call;
 	Node	   *gap;
 	AttrNumber	column;
 
-	if (rte->rtekind != RTE_SUBQUERY || var->varlevelsup != 0 || var->varattno <= 0 ||
-		rte->subquery->setOperations != NULL || rte->subquery->distinctClause != NIL ||
-		count_uses(query, var->varno, var->varattno) != 1)
-		return NULL;
-	entry = get_tle_by_resno(rte->subquery->targetList, var->varattno);
 	if (entry == NULL)
 		return NULL;
 	if (IsA(entry->expr, Var))
