@@ -446,6 +446,17 @@ choose(SxEngine *engine, SxBatch *batch)
 }
 
 /*
+ * A timer whose handler sets one that is due again asks for batch after batch: what
+ * was available is processed after the first (D8).
+ */
+static bool
+wants_empty_batch(SxEngine *engine, const SxBatch *batch)
+{
+	return !(engine->query->trigger == SX_TRIGGER_AVAILABLE_NOW && engine->ended_empty) &&
+		sx_batch_watermark_owes(engine, engine->at, batch->timestamp);
+}
+
+/*
  * Runs what is there to run; false if nothing is.  One transaction, for a data
  * batch, a no-data batch, or both.
  */
@@ -459,8 +470,7 @@ sx_batch_run(SxEngine *engine)
 	begin_transaction(engine);
 	batch = make_batch(engine);
 	has_data = choose(engine, batch);
-	if (!has_data &&
-		(engine->loading || !sx_batch_watermark_owes(engine, engine->at, batch->timestamp)))
+	if (!has_data && (engine->loading || !wants_empty_batch(engine, batch)))
 	{
 		end_idle_transaction(engine);
 		return false;
@@ -477,6 +487,7 @@ sx_batch_run(SxEngine *engine)
 	commit_batch(engine);
 	sx_engine_layout_committed(engine);
 	sx_publish_note_committed(engine);
+	engine->ended_empty = !has_data || no_data != NULL;
 	engine->skip_to = 0;
 	sx_publish_committed(engine, batch);
 	if (no_data != NULL)

@@ -197,14 +197,14 @@ maintain_state(SxEngine *engine)
 	}
 }
 
-/* A look found nothing, or there was no reason for one. */
-static SxStep
-nothing_to_do(SxEngine *engine, uint64 asked)
+/* Everything that was there has been processed; false: but not all is in its sink. */
+static bool
+drained(SxEngine *engine, uint64 asked)
 {
 	SxTriggerKind trigger = engine->query->trigger;
 
 	if (engine->npending > 0)
-		return SX_STEP_IDLE;	/* processed, but not all is in its sink */
+		return false;
 	sx_publish_settle(engine, pg_atomic_read_u64(&engine->slot->drained) != asked ||
 					  trigger == SX_TRIGGER_AVAILABLE_NOW || trigger == SX_TRIGGER_ONCE);
 	if (pg_atomic_read_u64(&engine->slot->drained) != asked)
@@ -212,6 +212,17 @@ nothing_to_do(SxEngine *engine, uint64 asked)
 		pg_atomic_write_u64(&engine->slot->drained, asked);
 		ConditionVariableBroadcast(&engine->slot->changed);
 	}
+	return true;
+}
+
+/* A look found nothing, or there was no reason for one. */
+static SxStep
+nothing_to_do(SxEngine *engine, uint64 asked)
+{
+	SxTriggerKind trigger = engine->query->trigger;
+
+	if (!drained(engine, asked))
+		return SX_STEP_IDLE;
 	if (trigger == SX_TRIGGER_AVAILABLE_NOW || trigger == SX_TRIGGER_ONCE)
 	{
 		engine->finished = true;
@@ -278,6 +289,8 @@ step(SxEngine *engine)
 	if (!ran)
 		return nothing_to_do(engine, asked);
 	engine->ran_once = engine->query->trigger == SX_TRIGGER_ONCE && engine->at->due.op < 0;
+	if (engine->ended_empty && engine->query->trigger != SX_TRIGGER_AVAILABLE_NOW)
+		(void) drained(engine, asked);	/* timers may ask for batches for ever */
 	return SX_STEP_RAN;
 }
 

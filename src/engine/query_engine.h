@@ -109,6 +109,7 @@ struct SxEngine
 	bool		loading;		/* the last look found rows that are not here yet */
 	SxOffset  **stop_at;		/* available_now: frozen at the first step */
 	bool		ran_once;		/* once: its batch has run */
+	bool		ended_empty;	/* the last batch had no rows, and nothing waited to be read */
 	bool		finished;
 
 	/* outbox of an outside sink */
