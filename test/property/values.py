@@ -18,7 +18,6 @@ KEY_TYPES = {
     "citext": ("citext", (("a", "A"), ("Bc", "BC", "bc"), ("",))),
     "collated": ("text COLLATE without_case", (("a", "A"), ("Bc", "BC", "bc"), ("",))),
 }
-MANY_FACES = ("citext", "collated", "interval")
 NAMES = ("a", "b", "ccc", "d" * 200)
 
 
