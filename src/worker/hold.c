@@ -280,7 +280,8 @@ at_transaction_end(XactEvent event, void *arg)
 			if (wake_at_commit || held_databases != NIL)
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("cannot PREPARE a transaction that created, started, stopped, altered or dropped a continuous query"),
+						 errmsg("cannot PREPARE a transaction that created, started, stopped, altered, stepped or dropped a continuous query"),
+						 errdetail("run_batch() and advance_time() step one."),
 						 errhint("Use COMMIT.")));
 			break;
 		case XACT_EVENT_COMMIT:
