@@ -442,6 +442,7 @@ choose(SxEngine *engine, SxBatch *batch)
 			sx_search_remember(engine, batch);
 	}
 	batch->us_latest_offset = elapsed_us(batch->started);
+	engine->found_rows = has_data || engine->at->due.op >= 0;
 	return has_data;
 }
 
@@ -487,7 +488,7 @@ sx_batch_run(SxEngine *engine)
 	commit_batch(engine);
 	sx_engine_layout_committed(engine);
 	sx_publish_note_committed(engine);
-	engine->ended_empty = !has_data || no_data != NULL;
+	engine->ended_empty = (!has_data || no_data != NULL) && engine->at->due.op < 0;
 	engine->skip_to = 0;
 	sx_publish_committed(engine, batch);
 	if (no_data != NULL)

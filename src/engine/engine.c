@@ -289,7 +289,8 @@ step(SxEngine *engine)
 	if (!ran)
 		return nothing_to_do(engine, asked);
 	engine->ran_once = engine->query->trigger == SX_TRIGGER_ONCE && engine->at->due.op < 0;
-	if (engine->ended_empty && engine->query->trigger != SX_TRIGGER_AVAILABLE_NOW)
+	if (!engine->found_rows && engine->at->due.op < 0 &&
+		engine->query->trigger != SX_TRIGGER_AVAILABLE_NOW)
 		(void) drained(engine, asked);	/* timers may ask for batches for ever */
 	return SX_STEP_RAN;
 }

@@ -109,7 +109,8 @@ struct SxEngine
 	bool		loading;		/* the last look found rows that are not here yet */
 	SxOffset  **stop_at;		/* available_now: frozen at the first step */
 	bool		ran_once;		/* once: its batch has run */
-	bool		ended_empty;	/* the last batch had no rows, and nothing waited to be read */
+	bool		ended_empty;	/* the last batch was one without rows, and nothing is left to be shown */
+	bool		found_rows;		/* the last look has, or was not for rows */
 	bool		finished;
 
 	/* outbox of an outside sink */
