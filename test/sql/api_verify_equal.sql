@@ -66,4 +66,9 @@ SELECT format('DROP TABLE %I', relname) FROM pg_class WHERE relname LIKE 've\_%s
 DROP TABLE ve_kinds;
 DROP TYPE ve_two;
 DROP COLLATION ve_without_case;
+\if :has_citext
+DROP EXTENSION citext;
+\else
+DROP DOMAIN citext;
+\endif
 SELECT * FROM finish();
