@@ -31,7 +31,7 @@ MUTATIONS = (
      "!plan->within_watermark ? event : SX_STATE_NEVER", "!plan->within_watermark ? event + 1 : SX_STATE_NEVER"),
     ("dedup: within the watermark, a key is forgotten a microsecond late", "src/exec/dedup.c",
      "plan->within_watermark ? goes_at(plan, event) : 0", "plan->within_watermark ? goes_at(plan, event) + 1 : 0"),
-    ("handler: timers fire strictly after their time", "src/exec/transform_timers.c", "ts->plan->transform->groups ? clock - 1 : clock", "clock - 1"),
+    ("handler: timers fire strictly after their time", "src/exec/transform_timers.c", "return plan->groups ? clock - 1 : clock;", "return clock - 1;"),
     ("handler: a block's changes stay when its error is caught", "src/exec/transform_state.c",
      "if (undo == NULL || undo->n == 0 ||", "if (true || undo == NULL || undo->n == 0 ||"),
     ("handler: the last entry of a map is not moved when one goes", "src/exec/transform_values.c", "if (head->place != last)", "if (false)"),
