@@ -39,6 +39,7 @@ class Case:
         self.trouble, self.steps = [], []
         self.checked = False                    # by verify(), and without reservation
         self.batches, self.progress, self.marks, self.last = [], [], [], -1
+        self.waiting = None                     # counts of a batch whose due rows are not all shown
         self.draw()
 
     # ---------------------------------------------------------------- drawing
@@ -251,10 +252,10 @@ class Case:
         """Rows of each batch by input: an input is read in the order in which it was written."""
         scans = self.stage.scans()
         found = self.sql(
-            "SELECT p.batch_id, p.progress, (extract(epoch FROM b.watermark) * 1000000)::bigint FROM streamx.progress p "
+            "SELECT p.batch_id, p.progress, (extract(epoch FROM b.watermark) * 1000000)::bigint, b.due IS NOT NULL FROM streamx.progress p "
             "JOIN streamx.query q ON q.name = p.query JOIN streamx.batch b ON b.query = q.id AND b.batch = p.batch_id "
             "WHERE p.query = '%s' AND p.batch_id > %d ORDER BY p.batch_id" % (self.name, self.last))
-        for batch_id, progress, mark in found:
+        for batch_id, progress, mark, waits in found:
             if batch_id != self.last + 1:
                 raise Wrong("batch %d comes after %d" % (batch_id, self.last))
             self.last = batch_id
@@ -263,9 +264,13 @@ class Case:
             if len(progress["sources"]) != len(streams):
                 raise Wrong("%d sources, %d streams" % (len(progress["sources"]), len(streams)))
             read = {x: source["numInputRows"] // streams[x] for x, source in zip(streams, progress["sources"])}
-            self.batches.append([read[s.stream] for s in scans])
+            counts = [read[s.stream] + before for s, before in zip(scans, self.waiting or [0] * len(scans))]
             self.progress.append(progress)
-            self.marks.append(mark)
+            # what is due may be shown in several batches, of which the last one has the watermark
+            self.waiting = counts if waits else None
+            if not waits:
+                self.batches.append(counts)
+                self.marks.append(mark)
 
     def inputs(self):
         scans = self.stage.scans()
