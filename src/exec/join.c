@@ -13,23 +13,24 @@
  *		drop the rows that the watermark has passed; those of an outer side that
  *		never matched come out with NULLs
  *
- * That is the order of semantics 8.1. Stores, for side s (0 left, 1 right); values
- * begin with byte 1 (version):
- *	 s		a row. Key: the join key's bytes (group_key.h), 8 bytes number; expiry: when
- *			it goes. Value: byte flags (1: matched), the row (datum_codec.h).
- *	 2 + s	which rows a key has (join_page.h). Key: its bytes. Value: varint next
- *			number; varint full pages; for each: varint number minus that of the one
- *			before, varint earliest expiry minus the one before (folded), varint latest
- *			minus earliest; then the last page's rows.
- *	 4 + s	a full page. Key: the key's bytes, 8 bytes number of the page. Value: for
- *			each row: varint expiry minus the one before (folded; 0 before the first),
- *			varint number within the page.
- * Lists and pages have the rows' expiry if the key decides it (then all go by one
- * record), else none.
+ * That is the order of semantics 8.1. Rows of a side come in rounds of some thousand:
+ * what the state has of their keys is fetched once for all, and put again when the
+ * round is over. So what a batch needs in memory doesn't grow with its rows.
  *
- * A row with a NULL in its key, or in the time of the range, matches nothing and isn't
- * looked for: it stands in store s only, with 1 << 63 | batch id << 32 | number in the
- * batch.
+ * Stores, for side s (0 left, 1 right); values begin with byte 1 (version):
+ *	 s		the rows of a key (join_page.h: a list). Key: its bytes (group_key.h)
+ *	 2 + s	more of its rows, where there are many (a page). Key: the key's bytes,
+ *			8 bytes number of the page
+ *	 4 + s	the key is to be looked at. Key: its bytes; expiry: the end of the bucket
+ *			of time in which the first of its rows goes
+ *	 6		a row that matches nothing (rows of a page). Key: the bytes of its key,
+ *			8 bytes: side << 63 | batch id << 32 | number in the batch; expiry: its own
+ *	 7		an empty key. Value: varint rows in stores 0 to 3 and 6
+ * Lists and pages have the rows' expiry if the key decides it (then all go by one
+ * record, and store 4 + s is empty), else none.
+ *
+ * Rows with a NULL in their key, or in the time of the range, match nothing and aren't
+ * looked for: an outer side's stand in store 6.
  *
  * A row knows which expiries those that it can match have: a range of event times
  * bounds both. So of a key with many rows only these are fetched and looked at.
@@ -54,20 +55,23 @@
 #include "exec/range_end.h"
 #include "time/watermark.h"
 
-#define LIST_BYTES		(64 * 1024 * 1024)	/* of rows that go */
-#define KEY_BUFFER		(4 * 1024 * 1024)	/* bytes of keys after which rows are matched */
+#define CHUNKS			4		/* of a round */
+#define COLD_CHUNKS		16
+#define MANY_FOUND		4		/* rows at hand for each new one */
+#define ROUND_BYTES		(8 * 1024 * 1024)	/* of values and keys after which a round ends */
 
 typedef struct Side
 {
 	const SxPlanSide *plan;
 	bool		comes_out;		/* an unmatched row is emitted when it goes */
-	SxChunk    *chunk;
+	SxChunk    *chunks[COLD_CHUNKS];	/* of the round; NULL: not made yet */
+	int			nchunks;		/* the last of these is being filled */
 	SxGroupKey *key;
 	TypeCacheEntry *event_range;	/* of the type of its event time, or NULL */
 	TypeCacheEntry *expiry_range;
+	Datum	   *values;			/* the new row that is being matched */
+	bool	   *nulls;
 	TupleTableSlot *slot;		/* batch: the row that the condition looks at */
-	SxJoinRow  *new_rows;		/* batch: in the order in which they came */
-	SxJoinRow **new_tail;
 } Side;
 
 typedef struct StreamJoin
@@ -77,10 +81,11 @@ typedef struct StreamJoin
 	SxJoinKeys *keys;
 	Side		sides[2];
 	bool		emits_pairs;	/* not semi, anti */
+	MemoryContext query_context;
 
-	/* SX_JOIN_KEYS of each: new rows of one side that wait to be matched */
+	/* a round: SX_JOIN_KEYS of each */
 	SxUpdate   *updates;
-	SxJoinRow **rows;
+	SxJoinNew  *rows;
 	SxJoinKey **row_keys;
 
 	/* per batch */
@@ -89,16 +94,32 @@ typedef struct StreamJoin
 	ExprContext *econtext;
 	ExprState  *condition;		/* NULL: always true */
 	bool		left_done;
-	int			limit;			/* how many rows wait at most */
+	int			chunks;			/* of a round */
 	int			nrows;
 	StringInfoData bytes;
 	uint64		hashes[SX_CHUNK_ROWS];
 	uint32		loose;			/* rows with NULL in the key so far */
-	SxJoinRow  *changed;		/* stored rows whose flag is another now, by their links */
 	Datum	   *row;			/* being emitted */
 	bool	   *row_nulls;
 	bool	   *all_null;		/* as wide as the wider side */
 } StreamJoin;
+
+/* A row of either kind, to be looked at. */
+typedef struct Tuple
+{
+	Datum	   *values;
+	bool	   *nulls;
+} Tuple;
+
+static SxChunk *
+make_chunk(const SxPlanSide *side)
+{
+	SxChunk    *chunk = sx_chunk_make(side->row);
+
+	for (int i = 1; i <= side->row->natts; i++)
+		sx_chunk_need(chunk, side->row, i);
+	return chunk;
+}
 
 static void
 open_side(StreamJoin *join, const SxPlanOperator *plan, int s)
@@ -108,9 +129,9 @@ open_side(StreamJoin *join, const SxPlanOperator *plan, int s)
 	side->plan = &plan->join->sides[s];
 	side->comes_out = side->plan->outer;
 	side->key = sx_join_side_key(side->plan);
-	side->chunk = sx_chunk_make(side->plan->row);
-	for (int i = 1; i <= side->plan->row->natts; i++)
-		sx_chunk_need(side->chunk, side->plan->row, i);
+	side->chunks[0] = make_chunk(side->plan);
+	side->values = palloc((side->plan->row->natts + 1) * sizeof(Datum));
+	side->nulls = palloc((side->plan->row->natts + 1) * sizeof(bool));
 	if (side->plan->event_is_range)
 		side->event_range = lookup_type_cache(TupleDescAttr(side->plan->row, side->plan->event - 1)->atttypid,
 											  TYPECACHE_RANGE_INFO);
@@ -124,13 +145,15 @@ join_open(const SxPlanOperator *plan)
 {
 	StreamJoin *join = palloc0(sizeof(StreamJoin));
 
+	StaticAssertStmt(COLD_CHUNKS * SX_CHUNK_ROWS <= SX_JOIN_KEYS, "a round has more rows than keys can be asked for");
 	join->plan = plan->join;
+	join->query_context = CurrentMemoryContext;
 	join->keys = sx_join_keys_make(plan);
 	join->emits_pairs = plan->join->type != SX_JOIN_SEMI && plan->join->type != SX_JOIN_ANTI;
 	open_side(join, plan, 0);
 	open_side(join, plan, 1);
 	join->updates = palloc(SX_JOIN_KEYS * sizeof(SxUpdate));
-	join->rows = palloc(SX_JOIN_KEYS * sizeof(SxJoinRow *));
+	join->rows = palloc(SX_JOIN_KEYS * sizeof(SxJoinNew));
 	join->row_keys = palloc(SX_JOIN_KEYS * sizeof(SxJoinKey *));
 	return &join->base;
 }
@@ -170,19 +193,16 @@ join_begin(SxOperator *op)
 		Side	   *side = &join->sides[s];
 
 		sx_group_key_begin(side->key);
-		sx_chunk_begin(side->chunk);
-		side->new_rows = NULL;
-		side->new_tail = &side->new_rows;
+		for (int i = 0; i < COLD_CHUNKS && side->chunks[i] != NULL; i++)
+			sx_chunk_begin(side->chunks[i]);
+		side->nchunks = 1;
 	}
 	begin_condition(join);
 	join->left_done = false;
-	/* a store sorts what is asked of it at once, and reads each of its blocks once */
-	join->limit = sx_state_is_cold(op->state, SX_STORE_ID(op->plan->id, 0)) ||
-		sx_state_is_cold(op->state, SX_STORE_ID(op->plan->id, 1)) ? SX_JOIN_KEYS : SX_CHUNK_ROWS;
+	join->chunks = join->keys->limit == SX_JOIN_KEYS ? COLD_CHUNKS : CHUNKS;
 	join->nrows = 0;
 	initStringInfo(&join->bytes);
 	join->loose = 0;
-	join->changed = NULL;
 	join->row = palloc((op->plan->output->natts + 1) * sizeof(Datum));
 	join->row_nulls = palloc((op->plan->output->natts + 1) * sizeof(bool));
 	join->all_null = palloc(natts + 1);
@@ -191,9 +211,9 @@ join_begin(SxOperator *op)
 
 /* left or right is NULL: its columns are. */
 static void
-emit(StreamJoin *join, const SxJoinRow *left, const SxJoinRow *right)
+emit(StreamJoin *join, const Tuple *left, const Tuple *right)
 {
-	const SxJoinRow *rows[2] = {left, right};
+	const Tuple *rows[2] = {left, right};
 	int			at = 0;
 
 	for (int s = 0; s < (join->emits_pairs ? 2 : 1); s++)
@@ -211,13 +231,15 @@ emit(StreamJoin *join, const SxJoinRow *left, const SxJoinRow *right)
 }
 
 static void
-emit_unmatched(StreamJoin *join, int s, const SxJoinRow *row)
+emit_unmatched(StreamJoin *join, int s, Datum *values, bool *nulls)
 {
-	emit(join, s == 0 ? row : NULL, s == 1 ? row : NULL);
+	Tuple		row = {values, nulls};
+
+	emit(join, s == 0 ? &row : NULL, s == 1 ? &row : NULL);
 }
 
 static void
-show_row(Side *side, const SxJoinRow *row)
+show_row(Side *side, const Tuple *row)
 {
 	side->slot->tts_values = row->values;
 	side->slot->tts_isnull = row->nulls;
@@ -226,7 +248,7 @@ show_row(Side *side, const SxJoinRow *row)
 }
 
 static bool
-fulfils(StreamJoin *join, const SxJoinRow *left, const SxJoinRow *right)
+fulfils(StreamJoin *join, const Tuple *left, const Tuple *right)
 {
 	if (join->condition == NULL)
 		return true;
@@ -237,59 +259,90 @@ fulfils(StreamJoin *join, const SxJoinRow *left, const SxJoinRow *right)
 }
 
 static void
-set_matched(StreamJoin *join, int s, SxJoinRow *row)
+set_matched(StreamJoin *join, int s, SxJoinKey *key, SxJoinRow *row)
 {
-	if (row->matched)
+	if (join->emits_pairs && (!join->sides[s].comes_out || (row->flags & SX_ROW_MATCHED)))
 		return;
-	row->matched = true;
-	if (!join->emits_pairs)
-		row->gone = true;		/* semi: it came out; anti: it never will */
-	if (row->stored && (row->gone || join->sides[s].comes_out))
-	{
-		row->link = join->changed;
-		join->changed = row;
-	}
+	row->flags |= SX_ROW_MATCHED;
+	row->gone = !join->emits_pairs; /* semi: it came out; anti: it never will */
+	sx_join_keys_change(join->keys, key, s, row);
 }
 
-/* A new row of side s against others with its key; true: it has matched and wants no more. */
+/* They match: what comes of it. True: the new row, of side s, wants no more. */
 static bool
-match_rows(StreamJoin *join, int s, SxJoinRow *row, SxJoinRow *others)
+take_pair(StreamJoin *join, int s, SxJoinNew *new, SxJoinRow *other, const Tuple *left, const Tuple *right)
 {
-	for (SxJoinRow *other = others; other != NULL; other = other->next)
+	if (join->emits_pairs)
 	{
-		SxJoinRow  *left = s == 0 ? row : other;
-		SxJoinRow  *right = s == 0 ? other : row;
-
-		if (other->gone || !sx_join_span_has(&row->wants, other->expiry) || !fulfils(join, left, right))
-			continue;
-		if (join->emits_pairs)
-		{
-			emit(join, left, right);
-			set_matched(join, 0, left);
-			set_matched(join, 1, right);
-			continue;
-		}
-		set_matched(join, 0, left);
-		if (join->plan->type == SX_JOIN_SEMI)
-			emit(join, left, NULL);
-		if (s == 0)
-			return true;
+		emit(join, left, right);
+		new->flags |= SX_ROW_MATCHED;
+		set_matched(join, 1 - s, new->key, other);
+		return false;
 	}
-	return false;
+	if (join->plan->type == SX_JOIN_SEMI)
+		emit(join, left, NULL);
+	if (s == 0)
+		new->gone = true;
+	else
+		set_matched(join, 0, new->key, other);
+	return s == 0;
+}
+
+/* A new row of side s, whose values are at hand, against another; as take_pair. */
+static bool
+match_row(StreamJoin *join, int s, SxJoinNew *new, SxJoinRow *other)
+{
+	Tuple		mine = {join->sides[s].values, join->sides[s].nulls};
+	Tuple		yours;
+	const Tuple *left = s == 0 ? &mine : &yours;
+	const Tuple *right = s == 0 ? &yours : &mine;
+
+	if (other->gone || !sx_join_span_has(&new->wants, other->expiry))
+		return false;
+	sx_join_row_load(join->keys, 1 - s, other);
+	yours.values = other->values;
+	yours.nulls = other->nulls;
+	return fulfils(join, left, right) && take_pair(join, s, new, other, left, right);
+}
+
+/* The first row that goes at that time or later; they are in this order, but for those that never go. */
+static uint32
+first_from(const SxJoinKeySide *side, int64 from)
+{
+	uint32		low = 0;
+	uint32		high = side->nfound - side->nnever;
+
+	while (low < high)
+	{
+		uint32		middle = low + (high - low) / 2;
+
+		if (side->found[middle]->expiry < from)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
 }
 
 static void
-match(StreamJoin *join, int s, SxJoinRow *row)
+match(StreamJoin *join, int s, SxJoinNew *new)
 {
-	const SxJoinKeySide *side = &row->key->sides[1 - s];
+	const SxJoinKeySide *side = &new->key->sides[1 - s];
+	uint32		never = side->nfound - side->nnever;
 
 	CHECK_FOR_INTERRUPTS();
-	if (match_rows(join, s, row, side->fresh))
-		return;
-	for (int i = 0; i < side->list.npages; i++)
-		if (sx_join_page_may_have(&side->list.pages[i], &row->wants) &&
-			match_rows(join, s, row, side->list.pages[i].rows))
+	for (uint32 i = first_from(side, new->wants.from); i < never && side->found[i]->expiry <= new->wants.to; i++)
+		if (match_row(join, s, new, side->found[i]))
 			return;
+	for (uint32 i = never; i < side->nfound; i++)
+		if (match_row(join, s, new, side->found[i]))
+			return;
+}
+
+static inline SxChunk *
+filling(const Side *side)
+{
+	return side->chunks[side->nchunks - 1];
 }
 
 /* The time at which a row is judged late, or goes; SX_STATE_NEVER if it has none. */
@@ -301,7 +354,7 @@ time_of(const Side *side, AttrNumber attnum, TypeCacheEntry *range, int row)
 
 	if (attnum == 0)
 		return SX_STATE_NEVER;
-	column = sx_chunk_column(side->chunk, attnum);
+	column = sx_chunk_column(filling(side), attnum);
 	if (column->nulls[row])
 		return SX_STATE_NEVER;
 	if (range != NULL)
@@ -330,7 +383,7 @@ may_match(const Side *side, int row)
 
 	if (side->plan->filter == 0)
 		return true;
-	column = sx_chunk_column(side->chunk, side->plan->filter);
+	column = sx_chunk_column(filling(side), side->plan->filter);
 	return !column->nulls[row] && DatumGetBool(column->values[row]);
 }
 
@@ -339,10 +392,10 @@ matches_nothing(const StreamJoin *join, const Side *side, int row)
 {
 	/* comparisons of times are strict */
 	if (!join->plan->expiry_in_key && side->plan->expiry != 0 &&
-		sx_chunk_column(side->chunk, side->plan->expiry)->nulls[row])
+		sx_chunk_column(filling(side), side->plan->expiry)->nulls[row])
 		return true;
 	for (int i = 0; i < side->plan->nkeys; i++)
-		if (sx_chunk_column(side->chunk, side->plan->keys[i].input)->nulls[row])
+		if (sx_chunk_column(filling(side), side->plan->keys[i].input)->nulls[row])
 			return true;
 	return false;
 }
@@ -369,21 +422,24 @@ wanted_of(const StreamJoin *join, int s, int row, int64 expiry)
 	return span;
 }
 
-static SxJoinRow *
-make_row(StreamJoin *join, int s, int row, int64 expiry)
+static void
+load_new(Side *side, const SxChunk *chunk, int row)
 {
-	Side	   *side = &join->sides[s];
-	SxJoinRow  *result = sx_join_row_copy(join->keys, side->plan, side->chunk, row);
+	for (int i = 0; i < side->plan->row->natts; i++)
+	{
+		const SxChunkColumn *column = sx_chunk_column(chunk, i + 1);
 
-	result->expiry = expiry;
-	return result;
+		side->values[i] = column->values[row];
+		side->nulls[i] = column->nulls[row];
+	}
 }
 
-static void
-keep_new(Side *side, SxJoinRow *row)
+static bool
+is_due(const StreamJoin *join, int s, int64 expiry)
 {
-	*side->new_tail = row;
-	side->new_tail = &row->link;
+	TimestampTz evict = join->base.evict;
+
+	return join->sides[s].plan->expiry != 0 && evict != SX_TIME_UNSET && expiry <= evict;
 }
 
 /* Matches nothing. In an inner join it is of no use; an outer side's row comes out when it goes. */
@@ -391,7 +447,8 @@ static void
 keep_loose(StreamJoin *join, int s, int row, int64 expiry)
 {
 	Side	   *side = &join->sides[s];
-	SxJoinRow  *copy;
+	SxStateKey	key = {.op = SX_STORE_ID(join->base.plan->id, SX_JOIN_LOOSE),.expiry = expiry};
+	uint64		number = sx_join_loose_number(s, join->base.batch->batch_id, join->loose);
 	int			at = join->bytes.len;
 
 	if (!side->comes_out)
@@ -400,39 +457,63 @@ keep_loose(StreamJoin *join, int s, int row, int64 expiry)
 		return;
 	}
 	join->base.progress->rows_taken++;
-	copy = make_row(join, s, row, expiry);
-	copy->number = UINT64CONST(1) << 63 | (uint64) join->base.batch->batch_id << 32 | join->loose++;
-	sx_group_key_encode(side->key, side->chunk, row, &join->bytes);
-	copy->loose = palloc(offsetof(SxJoinLoose, bytes) + join->bytes.len - at);
-	copy->loose->len = join->bytes.len - at;
-	memcpy(copy->loose->bytes, join->bytes.data + at, copy->loose->len);
-	copy->loose->hash = sx_join_key_hash(side->key, join->hashes[row], copy->loose->bytes, copy->loose->len);
+	load_new(side, filling(side), row);
+	if (is_due(join, s, expiry))
+	{
+		emit_unmatched(join, s, side->values, side->nulls);
+		return;
+	}
+	join->loose++;
+	sx_group_key_encode(side->key, filling(side), row, &join->bytes);
+	key.hash = sx_join_key_hash(side->key, join->hashes[row], join->bytes.data + at, join->bytes.len - at);
+	key.group = key.hash % SX_KEY_GROUPS;
+	appendBinaryStringInfo(&join->bytes, (const char *) &number, SX_JOIN_NUMBER);
+	key.bytes = join->bytes.data + at;
+	key.len = join->bytes.len - at;
+	sx_join_keys_put_loose(join->keys, s, &key, side->values, side->nulls);
+	join->base.progress->rows_updated++;
 	join->bytes.len = at;
-	keep_new(side, copy);
 }
 
 static void
-match_waiting(StreamJoin *join, int s)
+match_rows(StreamJoin *join, int s)
 {
 	Side	   *side = &join->sides[s];
 
 	sx_join_keys_find(join->keys, join->nrows, join->updates, join->bytes.data, join->row_keys);
 	for (int i = 0; i < join->nrows; i++)
-		join->rows[i]->key = join->row_keys[i];
-	sx_join_keys_fetch(join->keys, 1 - s, join->nrows, join->rows);
+		join->rows[i].key = join->row_keys[i];
+	sx_join_keys_fetch(join->keys, s, join->nrows, join->rows);
+	/* rows of keys that have many come in no order: each round reads them all, so fewer rounds */
+	if (join->keys->found / MANY_FOUND > join->nrows)
+		join->chunks = COLD_CHUNKS;
 	for (int i = 0; i < join->nrows; i++)
 	{
-		SxJoinRow  *row = join->rows[i];
+		SxJoinNew  *row = &join->rows[i];
 
+		load_new(side, side->chunks[row->chunk], row->row);
 		match(join, s, row);
 		if (row->gone)
 			continue;
-		row->next = row->key->sides[s].fresh;
-		row->key->sides[s].fresh = row;
-		keep_new(side, row);
+		sx_join_keys_add(join->keys, s, row, side->values, side->nulls);
+		if (!(row->flags & SX_ROW_PASSING))
+			join->base.progress->rows_updated++;
 	}
+	sx_join_keys_put(join->keys);
+}
+
+static void
+end_round(StreamJoin *join, int s)
+{
+	Side	   *side = &join->sides[s];
+
+	if (join->nrows > 0)
+		match_rows(join, s);
 	join->nrows = 0;
 	resetStringInfo(&join->bytes);
+	for (int i = 0; i < side->nchunks; i++)
+		sx_chunk_clear(side->chunks[i]);
+	side->nchunks = 1;
 	SX_CRASH_POINT("operator");
 }
 
@@ -440,58 +521,93 @@ static void
 wait_for_match(StreamJoin *join, int s, int row, int64 expiry)
 {
 	Side	   *side = &join->sides[s];
-	SxUpdate   *update;
+	SxUpdate   *update = &join->updates[join->nrows];
+	SxJoinNew  *new = &join->rows[join->nrows++];
 
-	if (join->nrows == join->limit || join->bytes.len > KEY_BUFFER)
-		match_waiting(join, s);
-	update = &join->updates[join->nrows];
 	update->key = join->bytes.len;
-	sx_group_key_encode(side->key, side->chunk, row, &join->bytes);
+	sx_group_key_encode(side->key, filling(side), row, &join->bytes);
 	update->keylen = join->bytes.len - update->key;
 	update->row = row;
 	update->hash = sx_join_key_hash(side->key, join->hashes[row], join->bytes.data + update->key,
 								   update->keylen);
 	update->group = update->hash % SX_KEY_GROUPS;
 	update->expiry = join->plan->expiry_in_key ? expiry : SX_STATE_NEVER;
-	join->rows[join->nrows] = make_row(join, s, row, expiry);
-	join->rows[join->nrows++]->wants = wanted_of(join, s, row, expiry);
+	new->wants = wanted_of(join, s, row, expiry);
+	new->expiry = expiry;
+	new->chunk = side->nchunks - 1;
+	new->row = row;
+	new->flags = is_due(join, s, expiry) ? SX_ROW_PASSING : 0;
+	new->gone = false;
+}
+
+static void
+take_row(StreamJoin *join, int s, int row)
+{
+	Side	   *side = &join->sides[s];
+	SxOperator *op = &join->base;
+	int64		expiry;
+
+	if (side->plan->event != 0 &&
+		time_of(side, side->plan->event, side->event_range, row) <= op->late)
+	{
+		op->progress->rows_late++;
+		return;
+	}
+	expiry = expiry_of(side, row);
+	if (!may_match(side, row))
+	{
+		/* there is a filter only where unmatched rows come out */
+		op->progress->rows_taken++;
+		load_new(side, filling(side), row);
+		emit_unmatched(join, s, side->values, side->nulls);
+	}
+	else if (matches_nothing(join, side, row))
+		keep_loose(join, s, row, expiry);
+	else
+	{
+		op->progress->rows_taken++;
+		wait_for_match(join, s, row, expiry);
+	}
+}
+
+static Size
+round_bytes(const StreamJoin *join, const Side *side)
+{
+	Size		bytes = join->bytes.len;
+
+	for (int i = 0; i < side->nchunks; i++)
+		bytes += MemoryContextMemAllocated(side->chunks[i]->arena, false);
+	return bytes;
+}
+
+/* The next chunk of the round, which may have been made for a batch before. */
+static void
+next_chunk(StreamJoin *join, Side *side)
+{
+	SxChunk   **chunk = &side->chunks[side->nchunks++];
+
+	if (*chunk != NULL)
+		return;
+	MemoryContextSwitchTo(join->query_context);
+	*chunk = make_chunk(side->plan);
+	MemoryContextSwitchTo(join->context);
+	sx_chunk_begin(*chunk);
 }
 
 static void
 process_chunk(StreamJoin *join, int s)
 {
 	Side	   *side = &join->sides[s];
-	SxOperator *op = &join->base;
 	MemoryContext oldcontext = MemoryContextSwitchTo(join->context);
 
 	CHECK_FOR_INTERRUPTS();
-	sx_group_key_hash(side->key, side->chunk, join->hashes);
-	for (int row = 0; row < side->chunk->nrows; row++)
-	{
-		int64		expiry;
-
-		if (side->plan->event != 0 &&
-			time_of(side, side->plan->event, side->event_range, row) <= op->late)
-		{
-			op->progress->rows_late++;
-			continue;
-		}
-		expiry = expiry_of(side, row);
-		if (!may_match(side, row))
-		{
-			/* there is a filter only where unmatched rows come out */
-			op->progress->rows_taken++;
-			emit_unmatched(join, s, make_row(join, s, row, expiry));
-		}
-		else if (matches_nothing(join, side, row))
-			keep_loose(join, s, row, expiry);
-		else
-		{
-			op->progress->rows_taken++;
-			wait_for_match(join, s, row, expiry);
-		}
-	}
-	sx_chunk_clear(side->chunk);
+	sx_group_key_hash(side->key, filling(side), join->hashes);
+	for (int row = 0; row < filling(side)->nrows; row++)
+		take_row(join, s, row);
+	if (side->nchunks == join->chunks || round_bytes(join, side) > ROUND_BYTES)
+		end_round(join, s);
+	else
+		next_chunk(join, side);
 	MemoryContextSwitchTo(oldcontext);
 }
 
@@ -502,7 +618,7 @@ end_side(StreamJoin *join, int s)
 
 	process_chunk(join, s);
 	oldcontext = MemoryContextSwitchTo(join->context);
-	match_waiting(join, s);
+	end_round(join, s);
 	MemoryContextSwitchTo(oldcontext);
 }
 
@@ -519,159 +635,27 @@ static bool
 join_receive(SxOperator *op, int input, TupleTableSlot *slot)
 {
 	StreamJoin *join = (StreamJoin *) op;
-	SxChunk    *chunk = join->sides[input].chunk;
+	SxChunk    *chunk;
 
 	if (input == 1)
 		end_left(join);
+	chunk = filling(&join->sides[input]);
 	sx_chunk_add(chunk, slot);
 	if (sx_chunk_full(chunk))
 		process_chunk(join, input);
 	return true;
 }
 
-static bool
-is_due(const StreamJoin *join, int s, int64 expiry)
-{
-	TimestampTz evict = join->base.evict;
-
-	return join->sides[s].plan->expiry != 0 && evict != SX_TIME_UNSET && expiry <= evict;
-}
-
-/* A row that goes in the batch in which it came needn't be stored for that. */
 static void
-put_new_rows(StreamJoin *join, int s)
+see_due(void *arg, int side, SxJoinRow *row)
 {
-	Side	   *side = &join->sides[s];
-	SxJoinRow  *kept = NULL;
-	SxJoinRow **tail = &kept;
-
-	for (SxJoinRow *row = side->new_rows, *next; row != NULL; row = next)
-	{
-		next = row->link;
-		row->link = NULL;
-		if (row->gone)
-			continue;
-		if (!is_due(join, s, row->expiry))
-		{
-			*tail = row;
-			tail = &row->link;
-		}
-		else
-		{
-			row->gone = true;
-			if (side->comes_out && !row->matched)
-				emit_unmatched(join, s, row);
-		}
-	}
-	join->base.progress->rows_updated += sx_join_keys_put(join->keys, s, kept);
+	emit_unmatched(arg, side, row->values, row->nulls);
 }
 
-static void
-put_changed_rows(StreamJoin *join)
-{
-	for (SxJoinRow *row = join->changed; row != NULL; row = row->link)
-		sx_join_keys_change(join->keys, row);
-}
-
-/* Of a side whose rows come out: those that never matched. The scan must not call the state. */
-typedef struct Due
-{
-	StreamJoin *join;
-	int			side;
-	StringInfoData list;		/* SxJoinDue, key bytes, each */
-} Due;
-
-static bool
-see_due(void *arg, const SxStateKey *key, const SxStateValue *value)
-{
-	Due		   *due = arg;
-	StreamJoin *join = due->join;
-	SxStateKey	copy = *key;
-
-	CHECK_FOR_INTERRUPTS();
-	if (join->sides[due->side].comes_out && !sx_join_value_matched(value))
-	{
-		SxJoinRow  *row = sx_join_row_decode(join->keys, due->side, value);
-
-		emit_unmatched(join, due->side, row);
-		sx_join_row_free(join->keys);
-	}
-	if (join->plan->expiry_in_key)
-		return true;			/* lists go by themselves */
-	copy.bytes = NULL;
-	appendBinaryStringInfo(&due->list, (const char *) &copy, sizeof(copy));
-	appendBinaryStringInfo(&due->list, key->bytes, key->len);
-	return due->list.len < LIST_BYTES;
-}
-
-/* Those in the list are taken off their keys' lists, and, if they don't all go by one record, removed. */
-static void
-forget_due(Due *due, bool remove)
-{
-	SxOperator *op = &due->join->base;
-	StringInfo	list = &due->list;
-	SxStateKey *rows = palloc(SX_JOIN_KEYS * sizeof(SxStateKey));
-	char	   *at = list->data;
-
-	while (at < list->data + list->len)
-	{
-		int			n = 0;
-
-		CHECK_FOR_INTERRUPTS();
-		for (; n < SX_JOIN_KEYS && at < list->data + list->len; n++)
-		{
-			memcpy(&rows[n], at, sizeof(SxStateKey));
-			rows[n].bytes = at + sizeof(SxStateKey);
-			at += sizeof(SxStateKey) + rows[n].len;
-		}
-		sx_join_keys_forget(due->join->keys, due->side, n, rows, list->data, op->evict);
-		for (int i = 0; remove && i < n; i++)
-			sx_state_remove(op->state, &rows[i]);
-		if (remove)
-			op->progress->rows_removed += n;
-	}
-	pfree(rows);
-}
-
-static void
-remove_due(StreamJoin *join, int s)
-{
-	SxOperator *op = &join->base;
-	Due			due = {join, s};
-	uint16		rows = SX_STORE_ID(op->plan->id, s);
-	bool		more;
-
-	if (join->sides[s].plan->expiry == 0 || op->evict == SX_TIME_UNSET)
-		return;
-	initStringInfo(&due.list);
-	do
-	{
-		resetStringInfo(&due.list);
-		if (join->sides[s].comes_out || !join->plan->expiry_in_key)
-			sx_state_scan_groups(op->state, rows, op->due_first, op->due_last, op->evict, see_due, &due);
-		more = due.list.len >= LIST_BYTES;
-		forget_due(&due, more);
-	} while (more);
-	pfree(due.list.data);
-	if (!sx_operator_ends_due(op))
-		return;
-	op->progress->rows_removed += sx_state_expire(op->state, rows, op->evict);
-	for (int store = 2; join->plan->expiry_in_key && store <= 4; store += 2)
-		sx_state_expire(op->state, SX_STORE_ID(op->plan->id, store + s), op->evict);
-}
-
-/* Rows that are shown or taken off their keys' lists one by one when they go. */
 static int64
 join_due(SxOperator *op)
 {
-	const SxPlanJoin *plan = op->plan->join;
-	StreamJoin *join = (StreamJoin *) op;
-	int64		n = 0;
-
-	for (int s = 0; s < 2 && op->evict != SX_TIME_UNSET; s++)
-		if (plan->sides[s].expiry != 0 && (join->sides[s].comes_out || !plan->expiry_in_key))
-			n += sx_state_due(op->state, SX_STORE_ID(op->plan->id, s), op->evict);
-	return n;
+	return sx_join_keys_due(((StreamJoin *) op)->keys, op);
 }
 
 static void
@@ -681,14 +665,9 @@ join_finish(SxOperator *op)
 
 	end_left(join);
 	end_side(join, 1);
-	put_changed_rows(join);
-	for (int s = 0; s < 2; s++)
-		put_new_rows(join, s);
-	for (int s = 0; s < 2; s++)
-		remove_due(join, s);
-	sx_join_keys_finish(join->keys, op->evict);
-	op->state_rows = sx_state_rows(op->state, SX_STORE_ID(op->plan->id, 0)) +
-		sx_state_rows(op->state, SX_STORE_ID(op->plan->id, 1));
+	op->progress->rows_removed += sx_join_remove_due(join->keys, op, see_due, join);
+	sx_join_keys_finish(join->keys);
+	op->state_rows = join->keys->rows;
 	FreeExecutorState(join->estate);
 }
 

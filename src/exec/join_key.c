@@ -6,46 +6,16 @@
 
 #include "common/hashfn.h"
 #include "miscadmin.h"
-#include "utils/datum.h"
 #include "utils/memutils.h"
 
 #include "base/errors.h"
 #include "exec/join_key.h"
 #include "exec/operator.h"
-#include "time/watermark.h"
 
 #define VALUE_VERSION	1
-#define FLAG_MATCHED	1
-#define NUMBER_BYTES	sizeof(uint64)
-
-/* Stores of a side, by the side: its rows, their lists, pages of these. */
-#define STORE_ROWS		0
-#define STORE_LISTS		2
-#define STORE_PAGES		4
-#define STORES			6
-
-struct SxJoinKeys
-{
-	const SxPlanOperator *plan;
-	SxGroupKey *key;			/* of the left side; the bytes are the same for both */
-	SxDatumCodec *codecs[2];	/* of the sides' rows */
-
-	/* SX_JOIN_KEYS of each: what is asked of the state at once */
-	SxStateKey *state_keys;
-	SxStateValue *values;
-	SxUpdate   *updates;
-	SxJoinKey **wanted;
-	SxJoinKey **asked_keys;
-	SxJoinPage **asked_pages;
-	SxJoinRow **asked_rows;
-
-	/* per batch */
-	SxState    *state;
-	MemoryContext context;
-	MemoryContext scanned;		/* a row that a scan shows */
-	SxGroupTable *table;
-	StringInfoData bytes;		/* of keys and values on their way */
-};
+#define FEW_KEYS		4096	/* at once, while all of the state is in memory */
+#define FEW_ROWS		8		/* are looked at one by one, in no order */
+#define PREFETCH_KEYS	32
 
 SxGroupKey *
 sx_join_side_key(const SxPlanSide *side)
@@ -57,6 +27,12 @@ sx_join_side_key(const SxPlanSide *side)
 	};
 
 	return sx_group_key_make(&plan);
+}
+
+bool
+sx_join_side_has_due(const SxPlanJoin *join, int side)
+{
+	return join->sides[side].expiry != 0 && !join->expiry_in_key;
 }
 
 uint64
@@ -87,21 +63,20 @@ sx_join_keys_make(const SxPlanOperator *plan)
 	keys->state_keys = palloc(SX_JOIN_KEYS * sizeof(SxStateKey));
 	keys->values = palloc(SX_JOIN_KEYS * sizeof(SxStateValue));
 	keys->updates = palloc(SX_JOIN_KEYS * sizeof(SxUpdate));
-	keys->wanted = palloc(SX_JOIN_KEYS * sizeof(SxJoinKey *));
 	keys->asked_keys = palloc(SX_JOIN_KEYS * sizeof(SxJoinKey *));
 	keys->asked_pages = palloc(SX_JOIN_KEYS * sizeof(SxJoinPage *));
-	keys->asked_rows = palloc(SX_JOIN_KEYS * sizeof(SxJoinRow *));
+	keys->asked_numbers = palloc(SX_JOIN_KEYS * sizeof(uint32));
 	return keys;
 }
 
-/* Keys of rows and pages end with a number. */
+/* Keys of pages and of loose rows end with a number. */
 static bool
 numbered_key_equal(void *arg, const char *a, uint32 alen, const char *b, uint32 blen)
 {
-	if (alen < NUMBER_BYTES || blen < NUMBER_BYTES ||
-		memcmp(a + alen - NUMBER_BYTES, b + blen - NUMBER_BYTES, NUMBER_BYTES) != 0)
+	if (alen < SX_JOIN_NUMBER || blen < SX_JOIN_NUMBER ||
+		memcmp(a + alen - SX_JOIN_NUMBER, b + blen - SX_JOIN_NUMBER, SX_JOIN_NUMBER) != 0)
 		return false;
-	return sx_group_key_equal(arg, a, alen - NUMBER_BYTES, b, blen - NUMBER_BYTES);
+	return sx_group_key_equal(arg, a, alen - SX_JOIN_NUMBER, b, blen - SX_JOIN_NUMBER);
 }
 
 int
@@ -109,60 +84,27 @@ sx_join_keys_stores(const SxPlanOperator *plan, SxStateOperator *result)
 {
 	SxGroupKey *key = sx_join_side_key(&plan->join->sides[0]);
 
-	StaticAssertStmt(STORES <= SX_MAX_STORES, "a join has more stores than an operator may have");
-	for (int i = 0; i < STORES; i++)
+	StaticAssertStmt(SX_JOIN_STORES <= SX_MAX_STORES, "a join has more stores than an operator may have");
+	for (int i = 0; i < SX_JOIN_STORES; i++)
 	{
-		bool		is_list = i == STORE_LISTS || i == STORE_LISTS + 1;
+		bool		numbered = (i & ~1) == SX_JOIN_PAGES || i == SX_JOIN_LOOSE;
 
 		result[i].id = SX_STORE_ID(plan->id, i);
-		result[i].equal = key->bytewise ? NULL : is_list ? sx_group_key_equal : numbered_key_equal;
+		result[i].equal = key->bytewise || i == SX_JOIN_BOOKS ? NULL :
+			numbered ? numbered_key_equal : sx_group_key_equal;
 		result[i].equal_arg = key;
 	}
-	return STORES;
+	return SX_JOIN_STORES;
 }
 
-void
-sx_join_keys_begin(SxJoinKeys *keys, SxState *state)
-{
-	keys->state = state;
-	/* nothing of it is freed before the end, so that chunks needn't be of sizes that fit others */
-	keys->context = GenerationContextCreate(CurrentMemoryContext, "streamx join rows", ALLOCSET_DEFAULT_SIZES);
-	keys->scanned = AllocSetContextCreate(CurrentMemoryContext, "streamx join row",
-										  ALLOCSET_DEFAULT_SIZES);
-	keys->table = sx_group_table_make(keys->key, MAXALIGN(sizeof(SxJoinKey)));
-	initStringInfo(&keys->bytes);
-}
-
-void
-sx_join_keys_find(SxJoinKeys *keys, int n, const SxUpdate *updates, const char *bytes,
-				  SxJoinKey **result)
-{
-	uint32		first = keys->table->ngroups;
-
-	if (n == 0)
-		return;
-	sx_group_table_find(keys->table, n, updates, bytes, (SxGroup **) result);
-	for (uint32 i = first; i < keys->table->ngroups; i++)
-	{
-		SxJoinKey  *key = (SxJoinKey *) sx_group_table_get(keys->table, i);
-
-		memset(key->sides, 0, sizeof(key->sides));
-	}
-}
+/* ---------- how many rows there are ---------- */
 
 static SxStateKey
-list_key(const SxJoinKeys *keys, int side, const SxJoinKey *key)
+books_key(const SxJoinKeys *keys)
 {
-	SxStateKey	result = {
-		.op = SX_STORE_ID(keys->plan->id, STORE_LISTS + side),
-		.group = key->group.group,
-		.hash = key->group.hash,
-		.expiry = key->group.expiry,
-		.bytes = key->group.key,
-		.len = key->group.keylen,
-	};
+	SxStateKey	key = {.op = SX_STORE_ID(keys->plan->id, SX_JOIN_BOOKS),.expiry = SX_STATE_NEVER,.bytes = ""};
 
-	return result;
+	return key;
 }
 
 static void
@@ -176,20 +118,100 @@ check_version(SxReader *in)
 }
 
 static void
-read_list(SxJoinKeys *keys, int s, SxJoinKey *key, const SxStateValue *value)
+read_books(SxJoinKeys *keys)
 {
-	SxJoinKeySide *side = &key->sides[s];
-	SxReader	in = {value->bytes, value->bytes + value->len};
+	SxStateKey	key = books_key(keys);
+	SxStateValue value;
 
-	side->was_there = value->bytes != NULL;
-	if (!side->was_there)
-		return;
-	check_version(&in);
-	sx_join_list_decode(&side->list, &in, key, s, keys->context);
+	keys->rows = 0;
+	sx_state_get_many(keys->state, 1, &key, &value);
+	if (value.bytes != NULL)
+	{
+		SxReader	in = {value.bytes, value.bytes + value.len};
+
+		check_version(&in);
+		keys->rows = sx_read_varint(&in);
+	}
+	keys->rows_before = keys->rows;
 }
 
-static void
-fetch_lists(SxJoinKeys *keys, int s, int n, SxJoinKey *const *wanted)
+void
+sx_join_keys_finish(SxJoinKeys *keys)
+{
+	SxStateKey	key = books_key(keys);
+
+	if (keys->rows == keys->rows_before)
+		return;
+	resetStringInfo(&keys->bytes);
+	appendStringInfoCharMacro(&keys->bytes, VALUE_VERSION);
+	sx_varint_append(&keys->bytes, keys->rows);
+	sx_state_put(keys->state, &key, keys->bytes.data, keys->bytes.len);
+}
+
+/* ---------- a round ---------- */
+
+void
+sx_join_keys_begin(SxJoinKeys *keys, SxState *state)
+{
+	keys->state = state;
+	keys->scanned = AllocSetContextCreate(CurrentMemoryContext, "streamx join row",
+										  ALLOCSET_DEFAULT_SIZES);
+	keys->round = GenerationContextCreate(CurrentMemoryContext, "streamx join round", ALLOCSET_DEFAULT_SIZES);
+	keys->table = NULL;
+	keys->passing = false;
+	initStringInfo(&keys->bytes);
+	if (state == NULL)
+		return;
+	read_books(keys);
+	/* a store sorts what is asked of it at once, and reads each of its blocks once */
+	keys->limit = sx_state_is_cold(state, SX_STORE_ID(keys->plan->id, SX_JOIN_LISTS)) ||
+		sx_state_is_cold(state, SX_STORE_ID(keys->plan->id, SX_JOIN_LISTS + 1)) ? SX_JOIN_KEYS : FEW_KEYS;
+}
+
+void
+sx_join_keys_find(SxJoinKeys *keys, int n, const SxUpdate *updates, const char *bytes,
+				  SxJoinKey **result)
+{
+	uint32		first;
+
+	if (keys->table == NULL)
+	{
+		MemoryContext oldcontext = MemoryContextSwitchTo(keys->round);
+
+		keys->table = sx_group_table_make(keys->key, MAXALIGN(sizeof(SxJoinKey)));
+		MemoryContextSwitchTo(oldcontext);
+	}
+	first = keys->table->ngroups;
+	if (n == 0)
+		return;
+	sx_group_table_find(keys->table, n, updates, bytes, (SxGroup **) result);
+	for (uint32 i = first; i < keys->table->ngroups; i++)
+	{
+		SxJoinKey  *key = (SxJoinKey *) sx_group_table_get(keys->table, i);
+
+		memset(key->sides, 0, sizeof(key->sides));
+		sx_join_list_init(&key->sides[0].list);
+		sx_join_list_init(&key->sides[1].list);
+	}
+}
+
+static SxStateKey
+list_key(const SxJoinKeys *keys, int side, const SxJoinKey *key)
+{
+	SxStateKey	result = {
+		.op = SX_STORE_ID(keys->plan->id, SX_JOIN_LISTS + side),
+		.group = key->group.group,
+		.hash = key->group.hash,
+		.expiry = key->group.expiry,
+		.bytes = key->group.key,
+		.len = key->group.keylen,
+	};
+
+	return result;
+}
+
+void
+sx_join_keys_list(SxJoinKeys *keys, int s, int n, SxJoinKey *const *wanted)
 {
 	int			nasked = 0;
 
@@ -206,15 +228,16 @@ fetch_lists(SxJoinKeys *keys, int s, int n, SxJoinKey *const *wanted)
 	CHECK_FOR_INTERRUPTS();
 	sx_state_get_many(keys->state, nasked, keys->state_keys, keys->values);
 	for (int i = 0; i < nasked; i++)
-		read_list(keys, s, keys->asked_keys[i], &keys->values[i]);
-}
+	{
+		SxJoinKeySide *side = &keys->asked_keys[i]->sides[s];
+		SxReader	in = {keys->values[i].bytes, keys->values[i].bytes + keys->values[i].len};
 
-/* Appends the bytes of a key with a number to keys->bytes. */
-static void
-append_numbered(SxJoinKeys *keys, const char *bytes, uint32 len, uint64 number)
-{
-	appendBinaryStringInfo(&keys->bytes, bytes, len);
-	appendBinaryStringInfo(&keys->bytes, (const char *) &number, NUMBER_BYTES);
+		side->was_there = keys->values[i].bytes != NULL;
+		if (!side->was_there)
+			continue;
+		check_version(&in);
+		sx_join_list_decode(&side->list, &in, keys->round);
+	}
 }
 
 /* Of both: keys->bytes was emptied before the first; bytes are set when all are there. */
@@ -223,31 +246,11 @@ page_key(SxJoinKeys *keys, int s, const SxJoinKey *key, const SxJoinPage *page)
 {
 	SxStateKey	result = list_key(keys, s, key);
 
-	result.op = SX_STORE_ID(keys->plan->id, STORE_PAGES + s);
-	result.len += NUMBER_BYTES;
-	append_numbered(keys, key->group.key, key->group.keylen, page->number);
+	result.op = SX_STORE_ID(keys->plan->id, SX_JOIN_PAGES + s);
+	result.len += SX_JOIN_NUMBER;
+	appendBinaryStringInfo(&keys->bytes, key->group.key, key->group.keylen);
+	appendBinaryStringInfo(&keys->bytes, (const char *) &page->number, SX_JOIN_NUMBER);
 	return result;
-}
-
-static SxStateKey
-row_key(SxJoinKeys *keys, const SxJoinRow *row)
-{
-	SxStateKey	key = {.op = SX_STORE_ID(keys->plan->id, STORE_ROWS + row->side),.expiry = row->expiry};
-	int			before = keys->bytes.len;
-
-	if (row->key != NULL)
-	{
-		key.hash = row->key->group.hash;
-		append_numbered(keys, row->key->group.key, row->key->group.keylen, row->number);
-	}
-	else
-	{
-		key.hash = row->loose->hash;
-		append_numbered(keys, row->loose->bytes, row->loose->len, row->number);
-	}
-	key.group = key.hash % SX_KEY_GROUPS;
-	key.len = keys->bytes.len - before;
-	return key;
 }
 
 static void
@@ -262,17 +265,9 @@ set_bytes(SxJoinKeys *keys, int n)
 	}
 }
 
-static void
-refuse_damaged(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_SX_CHECKPOINT),
-			 errmsg("state of a join lacks rows that it lists")));
-}
-
-/* Pages of these keys; asked_keys[i] is that of asked_pages[i]. */
-static void
-fetch_pages(SxJoinKeys *keys, int s, int n)
+/* asked_pages, of asked_keys; asked_numbers are their places in the list. */
+void
+sx_join_keys_read_pages(SxJoinKeys *keys, int s, int n)
 {
 	if (n == 0)
 		return;
@@ -287,280 +282,184 @@ fetch_pages(SxJoinKeys *keys, int s, int n)
 		SxReader	in = {keys->values[i].bytes, keys->values[i].bytes + keys->values[i].len};
 
 		if (keys->values[i].bytes == NULL)
-			refuse_damaged();
+			ereport(ERROR,
+					(errcode(ERRCODE_SX_CHECKPOINT),
+					 errmsg("state of a join lacks rows that it lists")));
 		check_version(&in);
-		sx_join_page_decode(keys->asked_pages[i], &in, keys->asked_keys[i], s, keys->context);
+		sx_join_page_decode(keys->asked_pages[i], keys->asked_numbers[i], &in, keys->round);
 	}
 }
 
+/* ---------- what new rows need ---------- */
+
+/* The pages of one side that are wanted: by its span, or, if wanted is false, to add rows to. */
 static void
-decode_row(SxJoinKeys *keys, int s, const SxStateValue *value, SxJoinRow *row)
-{
-	int			natts = keys->plan->join->sides[s].row->natts;
-	SxReader	in = {value->bytes, value->bytes + value->len};
-
-	check_version(&in);
-	row->matched = (*sx_read_bytes(&in, 1) & FLAG_MATCHED) != 0;
-	row->values = palloc((natts + 1) * sizeof(Datum));
-	row->nulls = palloc((natts + 1) * sizeof(bool));
-	sx_row_decode(keys->codecs[s], natts, &in, row->values, row->nulls);
-}
-
-static void
-fetch_rows(SxJoinKeys *keys, int s, int n)
-{
-	MemoryContext oldcontext;
-
-	if (n == 0)
-		return;
-	CHECK_FOR_INTERRUPTS();
-	resetStringInfo(&keys->bytes);
-	for (int i = 0; i < n; i++)
-		keys->state_keys[i] = row_key(keys, keys->asked_rows[i]);
-	set_bytes(keys, n);
-	sx_state_get_many(keys->state, n, keys->state_keys, keys->values);
-	oldcontext = MemoryContextSwitchTo(keys->context);
-	for (int i = 0; i < n; i++)
-	{
-		if (keys->values[i].bytes == NULL)
-			refuse_damaged();
-		decode_row(keys, s, &keys->values[i], keys->asked_rows[i]);
-	}
-	MemoryContextSwitchTo(oldcontext);
-}
-
-/* Each key once, with all that its new rows want; returns how many. */
-static int
-gather_wanted(SxJoinKeys *keys, int s, int n, SxJoinRow *const *rows)
-{
-	int			nwanted = 0;
-
-	for (int i = 0; i < n; i++)
-	{
-		SxJoinKeySide *side = &rows[i]->key->sides[s];
-
-		if (side->wanted)
-		{
-			side->span.from = Min(side->span.from, rows[i]->wants.from);
-			side->span.to = Max(side->span.to, rows[i]->wants.to);
-			continue;
-		}
-		side->wanted = true;
-		side->span = rows[i]->wants;
-		keys->wanted[nwanted++] = rows[i]->key;
-	}
-	return nwanted;
-}
-
-static void
-fetch_wanted_pages(SxJoinKeys *keys, int s, int nwanted)
+read_pages(SxJoinKeys *keys, int s, bool wanted)
 {
 	int			nasked = 0;
 
-	for (int i = 0; i < nwanted; i++)
+	for (uint32 i = 0; i < keys->table->ngroups; i++)
 	{
-		SxJoinKeySide *side = &keys->wanted[i]->sides[s];
+		SxJoinKey  *key = (SxJoinKey *) sx_group_table_get(keys->table, i);
+		SxJoinKeySide *side = &key->sides[s];
+		SxJoinPage *last = sx_join_list_last(&side->list);
 
 		for (int p = 0; p < side->list.npages; p++)
 		{
 			SxJoinPage *page = &side->list.pages[p];
 
-			if (page->read || !sx_join_page_may_have(page, &side->span))
+			if (page->read ||
+				!(wanted ? side->wanted && sx_join_page_may_have(page, &side->span) : page == last))
 				continue;
 			if (nasked == SX_JOIN_KEYS)
 			{
-				fetch_pages(keys, s, nasked);
+				sx_join_keys_read_pages(keys, s, nasked);
 				nasked = 0;
 			}
-			keys->asked_keys[nasked] = keys->wanted[i];
+			page->read = true;
+			keys->asked_keys[nasked] = key;
+			keys->asked_numbers[nasked] = p + 1;
 			keys->asked_pages[nasked++] = page;
 		}
 	}
-	fetch_pages(keys, s, nasked);
+	sx_join_keys_read_pages(keys, s, nasked);
 }
 
-void
-sx_join_keys_fetch(SxJoinKeys *keys, int s, int n, SxJoinRow *const *rows)
+typedef SxJoinRow *RowPointer;
+
+static inline int
+compare_rows(const RowPointer *a, const RowPointer *b)
 {
-	int			nwanted = gather_wanted(keys, s, n, rows);
-	int			nasked = 0;
-
-	fetch_lists(keys, s, nwanted, keys->wanted);
-	fetch_wanted_pages(keys, s, nwanted);
-	for (int i = 0; i < nwanted; i++)
-	{
-		SxJoinKeySide *side = &keys->wanted[i]->sides[s];
-
-		side->wanted = false;
-		for (int p = 0; p < side->list.npages; p++)
-		{
-			SxJoinPage *page = &side->list.pages[p];
-
-			if (!sx_join_page_may_have(page, &side->span))
-				continue;
-			for (SxJoinRow *row = page->rows; row != NULL; row = row->next)
-			{
-				if (row->asked || !sx_join_span_has(&side->span, row->expiry))
-					continue;
-				row->asked = true;
-				if (nasked == SX_JOIN_KEYS)
-				{
-					fetch_rows(keys, s, nasked);
-					nasked = 0;
-				}
-				keys->asked_rows[nasked++] = row;
-			}
-		}
-	}
-	fetch_rows(keys, s, nasked);
+	return (*a)->expiry < (*b)->expiry ? -1 : (*a)->expiry > (*b)->expiry;
 }
 
+#define ST_SORT sort_rows
+#define ST_ELEMENT_TYPE RowPointer
+#define ST_COMPARE(a, b) compare_rows(a, b)
+#define ST_SCOPE static
+#define ST_DEFINE
+#include "lib/sort_template.h"
+
+/* Rows that can match, so that a new one needn't look at all of them. */
 static void
-put_row(SxJoinKeys *keys, const SxJoinRow *row)
+gather_rows(SxJoinKeys *keys, SxJoinKeySide *side)
 {
-	SxStateKey	key;
-	int			value;
+	int64		room = 0;
 
-	resetStringInfo(&keys->bytes);
-	key = row_key(keys, row);
-	value = keys->bytes.len;
-	appendStringInfoChar(&keys->bytes, VALUE_VERSION);
-	appendStringInfoChar(&keys->bytes, row->matched ? FLAG_MATCHED : 0);
-	sx_row_encode(keys->codecs[row->side], keys->plan->join->sides[row->side].row->natts,
-				  &keys->bytes, row->values, row->nulls);
-	key.bytes = keys->bytes.data;
-	sx_state_put(keys->state, &key, keys->bytes.data + value, keys->bytes.len - value);
-}
-
-int64
-sx_join_keys_put(SxJoinKeys *keys, int s, SxJoinRow *rows)
-{
-	int64		nrows = 0;
-
-	while (rows != NULL)
+	for (int p = 0; p <= side->list.npages; p++)
 	{
-		int			n = 0;
-		int			nwanted = 0;
-		SxJoinRow  *row;
+		SxJoinPage *page = sx_join_list_page(&side->list, p);
 
-		for (row = rows; row != NULL && n < SX_JOIN_KEYS; row = row->link, n++)
-			if (row->key != NULL)
-				keys->wanted[nwanted++] = row->key;
-		fetch_lists(keys, s, nwanted, keys->wanted);
-		for (row = rows; n > 0; row = row->link, n--)
-		{
-			row->side = s;
-			if (row->key != NULL)
-			{
-				sx_join_list_add(&row->key->sides[s].list, row, keys->context);
-				row->key->sides[s].changed = true;
-			}
-			put_row(keys, row);
-			nrows++;
-		}
-		rows = row;
+		if (page->read && sx_join_page_may_have(page, &side->span))
+			room += page->nrows;
 	}
-	return nrows;
-}
-
-void
-sx_join_keys_change(SxJoinKeys *keys, SxJoinRow *row)
-{
-	SxJoinKeySide *side = &row->key->sides[row->side];
-	SxStateKey	key;
-
-	if (!row->gone)
+	if (room == 0)
+		return;
+	side->found = MemoryContextAllocHuge(keys->round, room * sizeof(SxJoinRow *));
+	for (int p = 0; p <= side->list.npages; p++)
 	{
-		put_row(keys, row);
+		SxJoinPage *page = sx_join_list_page(&side->list, p);
+
+		if (!page->read || !sx_join_page_may_have(page, &side->span))
+			continue;
+		for (SxJoinRow *row = page->rows; row != NULL; row = row->next)
+			if (sx_join_span_has(&side->span, row->expiry))
+				side->found[side->nfound++] = row;
+	}
+	if (side->nfound <= FEW_ROWS)
+	{
+		side->nnever = side->nfound;	/* each of them is looked at */
 		return;
 	}
-	resetStringInfo(&keys->bytes);
-	key = row_key(keys, row);
-	key.bytes = keys->bytes.data;
-	sx_state_remove(keys->state, &key);
-	sx_join_page_find(&side->list, row->number)->changed = true;
-	side->changed = true;
+	sort_rows(side->found, side->nfound);
+	while (side->nnever < side->nfound &&
+		   side->found[side->nfound - side->nnever - 1]->expiry == SX_STATE_NEVER)
+		side->nnever++;
 }
 
-/* Finds the keys of rows of the state, as far as they have lists; returns how many. */
-static int
-find_keys_of(SxJoinKeys *keys, int n, const SxStateKey *rows, const char *buffer, uint64 *numbers)
-{
-	int			nulls = (keys->plan->nkeys + 7) / 8;
-	int			nfound = 0;
-
-	for (int i = 0; i < n; i++)
-	{
-		SxUpdate   *update = &keys->updates[nfound];
-		bool		listed = true;
-
-		for (int j = 0; j < nulls; j++)
-			listed &= rows[i].bytes[j] == 0;	/* a NULL in it: on no list */
-		if (!listed)
-			continue;
-		update->expiry = SX_STATE_NEVER;
-		update->group = rows[i].group;
-		update->key = rows[i].bytes - buffer;
-		update->keylen = rows[i].len - NUMBER_BYTES;
-		update->hash = sx_join_key_hash(keys->key, rows[i].hash, rows[i].bytes, update->keylen);
-		memcpy(&numbers[nfound++], rows[i].bytes + update->keylen, NUMBER_BYTES);
-	}
-	sx_join_keys_find(keys, nfound, keys->updates, buffer, keys->wanted);
-	return nfound;
-}
-
-/*
- * A page that goes as a whole needn't be read. Else each of its rows is marked.
- */
 static void
-forget_row(SxJoinKeySide *side, uint64 number)
+want(SxJoinKeySide *side, const SxJoinSpan *span)
 {
-	SxJoinPage *page = sx_join_page_find(&side->list, number);
-
-	if (page == NULL || page->gone)
-		return;
-	for (SxJoinRow *row = page->rows; row != NULL; row = row->next)
-		if (row->number == number)
-			row->gone = true;
-	page->changed = true;
-	side->changed = true;
+	if (!side->wanted)
+		side->span = *span;
+	side->wanted = true;
+	side->span.from = Min(side->span.from, span->from);
+	side->span.to = Max(side->span.to, span->to);
 }
 
 void
-sx_join_keys_forget(SxJoinKeys *keys, int s, int n, const SxStateKey *rows, const char *buffer,
-					TimestampTz evict)
+sx_join_keys_fetch(SxJoinKeys *keys, int s, int n, const SxJoinNew *rows)
 {
-	uint64	   *numbers = palloc(n * sizeof(uint64));
-	int			nasked = 0;
+	uint32		ngroups = keys->table->ngroups;
+	SxJoinKey **all = MemoryContextAlloc(keys->round, (ngroups + 1) * sizeof(SxJoinKey *));
 
-	n = find_keys_of(keys, n, rows, buffer, numbers);
-	fetch_lists(keys, s, n, keys->wanted);
+	for (uint32 i = 0; i < ngroups; i++)
+		all[i] = (SxJoinKey *) sx_group_table_get(keys->table, i);
 	for (int i = 0; i < n; i++)
+		want(&rows[i].key->sides[1 - s], &rows[i].wants);
+	sx_join_keys_list(keys, 1 - s, ngroups, all);
+	sx_join_keys_list(keys, s, ngroups, all);
+	read_pages(keys, 1 - s, true);
+	read_pages(keys, s, false);
+	keys->found = 0;
+	for (uint32 i = 0; i < ngroups; i++)
 	{
-		SxJoinKeySide *side = &keys->wanted[i]->sides[s];
-		SxJoinPage *page = sx_join_page_find(&side->list, numbers[i]);
-
-		if (page == NULL || page->read || page->gone)
-			continue;
-		if (page->span.to <= evict)
-		{
-			page->gone = true;
-			side->changed = true;
-			continue;
-		}
-		page->read = true;		/* once, if several of its rows go */
-		keys->asked_keys[nasked] = keys->wanted[i];
-		keys->asked_pages[nasked++] = page;
+		gather_rows(keys, &all[i]->sides[1 - s]);
+		keys->found += all[i]->sides[1 - s].nfound;
 	}
-	fetch_pages(keys, s, nasked);
-	for (int i = 0; i < n; i++)
-		forget_row(&keys->wanted[i]->sides[s], numbers[i]);
-	pfree(numbers);
 }
 
-/* Full pages have entries of their own; the last one lies in the list. */
+/* ---------- changes ---------- */
+
+void
+sx_join_keys_add(SxJoinKeys *keys, int s, const SxJoinNew *new, const Datum *values, const bool *nulls)
+{
+	SxJoinKeySide *side = &new->key->sides[s];
+	SxJoinRow  *row;
+	char	   *bytes;
+
+	if (new->gone)
+		return;
+	resetStringInfo(&keys->bytes);
+	sx_row_encode(keys->codecs[s], keys->plan->join->sides[s].row->natts, &keys->bytes, values, nulls);
+	row = MemoryContextAllocHuge(keys->round, sizeof(SxJoinRow) + keys->bytes.len);
+	memset(row, 0, sizeof(SxJoinRow));
+	bytes = (char *) (row + 1);
+	memcpy(bytes, keys->bytes.data, keys->bytes.len);
+	row->bytes = bytes;
+	row->len = keys->bytes.len;
+	row->expiry = new->expiry;
+	row->flags = new->flags;
+	sx_join_list_add(&side->list, row, keys->round);
+	side->changed = true;
+	if (new->flags & SX_ROW_PASSING)
+		keys->passing = true;
+	else
+		keys->rows++;
+}
+
+void
+sx_join_keys_change(SxJoinKeys *keys, SxJoinKey *key, int s, SxJoinRow *row)
+{
+	SxJoinKeySide *side = &key->sides[s];
+
+	sx_join_list_page(&side->list, row->page)->changed = true;
+	side->changed = true;
+	if (row->gone && !(row->flags & SX_ROW_PASSING))
+		keys->rows--;
+}
+
 static void
-put_page(SxJoinKeys *keys, int s, const SxJoinKey *key, const SxJoinPage *page, bool live)
+put_or_remove(SxJoinKeys *keys, const SxStateKey *key, int value, bool live)
+{
+	if (live)
+		sx_state_put(keys->state, key, keys->bytes.data + value, keys->bytes.len - value);
+	else
+		sx_state_remove(keys->state, key);
+}
+
+static void
+put_page(SxJoinKeys *keys, int s, const SxJoinKey *key, const SxJoinPage *page)
 {
 	SxStateKey	state_key;
 	int			value;
@@ -568,101 +467,171 @@ put_page(SxJoinKeys *keys, int s, const SxJoinKey *key, const SxJoinPage *page, 
 	resetStringInfo(&keys->bytes);
 	state_key = page_key(keys, s, key, page);
 	value = keys->bytes.len;
-	if (live)
-	{
-		appendStringInfoChar(&keys->bytes, VALUE_VERSION);
-		sx_join_page_encode(page, &keys->bytes);
-	}
+	appendStringInfoCharMacro(&keys->bytes, VALUE_VERSION);
+	sx_join_page_encode(page, &keys->bytes);
 	state_key.bytes = keys->bytes.data;
-	if (live)
-		sx_state_put(keys->state, &state_key, keys->bytes.data + value, keys->bytes.len - value);
-	else
-		sx_state_remove(keys->state, &state_key);
+	put_or_remove(keys, &state_key, value, page->nrows > 0);
+}
+
+/*
+ * The key is looked at when the first of its rows goes. An entry that says so before
+ * that stays where it is: it is dropped when it has come due.
+ */
+static void
+put_due(SxJoinKeys *keys, int s, const SxJoinKey *key)
+{
+	static const char version = VALUE_VERSION;
+	SxJoinList *list = (SxJoinList *) &key->sides[s].list;
+	int64		due = sx_due_bucket(sx_join_list_earliest(list));
+	SxStateKey	state_key = list_key(keys, s, key);
+
+	if (due == SX_DUE_NEVER || due >= list->due)
+		return;
+	list->due = due;
+	state_key.op = SX_STORE_ID(keys->plan->id, SX_JOIN_DUE + s);
+	state_key.expiry = sx_due_end(due);
+	sx_state_put(keys->state, &state_key, &version, 1);
 }
 
 static void
-put_list(SxJoinKeys *keys, int s, const SxJoinKey *key)
+put_list(SxJoinKeys *keys, int s, SxJoinKey *key)
 {
-	const SxJoinKeySide *side = &key->sides[s];
+	SxJoinKeySide *side = &key->sides[s];
 	SxStateKey	state_key = list_key(keys, s, key);
-	bool		any = false;
+	bool		live = false;
 
-	for (int i = 0; i < side->list.npages; i++)
+	for (int i = 0; i <= side->list.npages; i++)
 	{
-		const SxJoinPage *page = &side->list.pages[i];
-		bool		live = sx_join_page_is_live(page);
+		SxJoinPage *page = sx_join_list_page(&side->list, i);
 
-		any |= live;
-		if (sx_join_page_is_last(&side->list, page))
-			continue;
-		if (live ? page->changed || !page->was_there : page->was_there)
-			put_page(keys, s, key, page, live);
+		if (page->changed && page->read)
+			sx_join_page_sweep(page);
+		live |= page->nrows > 0;
+		if (i > 0 && page->changed && (page->nrows > 0 || page->was_there))
+			put_page(keys, s, key, page);
 	}
+	if (live && sx_join_side_has_due(keys->plan->join, s))
+		put_due(keys, s, key);
+	if (!live && !side->was_there)
+		return;
 	resetStringInfo(&keys->bytes);
-	appendStringInfoChar(&keys->bytes, VALUE_VERSION);
+	appendStringInfoCharMacro(&keys->bytes, VALUE_VERSION);
 	sx_join_list_encode(&side->list, &keys->bytes);
-	if (any)
-		sx_state_put(keys->state, &state_key, keys->bytes.data, keys->bytes.len);
-	else if (side->was_there)
-		sx_state_remove(keys->state, &state_key);
+	put_or_remove(keys, &state_key, 0, live);
 }
 
-void
-sx_join_keys_finish(SxJoinKeys *keys, TimestampTz evict)
+static void
+prefetch_lists(SxJoinKeys *keys, uint32 first)
 {
-	for (uint32 i = 0; i < keys->table->ngroups; i++)
+	SxStateKey	state_keys[2 * PREFETCH_KEYS];
+	uint32		end = Min(first + PREFETCH_KEYS, keys->table->ngroups);
+	int			n = 0;
+
+	for (uint32 i = first; i < end; i++)
 	{
 		SxJoinKey  *key = (SxJoinKey *) sx_group_table_get(keys->table, i);
 
-		if (evict != SX_TIME_UNSET && key->group.expiry <= evict)
-			continue;
+		for (int s = 0; s < 2; s++)
+			if (key->sides[s].changed)
+				state_keys[n++] = list_key(keys, s, key);
+	}
+	sx_state_prefetch(keys->state, n, state_keys);
+}
+
+void
+sx_join_keys_put(SxJoinKeys *keys)
+{
+	for (uint32 i = 0; keys->table != NULL && i < keys->table->ngroups; i++)
+	{
+		SxJoinKey  *key = (SxJoinKey *) sx_group_table_get(keys->table, i);
+
+		if (i % PREFETCH_KEYS == 0)
+		{
+			CHECK_FOR_INTERRUPTS();
+			prefetch_lists(keys, i);
+		}
 		for (int s = 0; s < 2; s++)
 			if (key->sides[s].changed)
 				put_list(keys, s, key);
 	}
+	keys->table = NULL;
+	MemoryContextReset(keys->round);
 }
 
-SxJoinRow *
-sx_join_row_copy(SxJoinKeys *keys, const SxPlanSide *side, const SxChunk *chunk, int row)
+void
+sx_join_keys_put_loose(SxJoinKeys *keys, int s, const SxStateKey *key, const Datum *values, const bool *nulls)
 {
-	MemoryContext oldcontext = MemoryContextSwitchTo(keys->context);
-	int			natts = side->row->natts;
-	Size		size = MAXALIGN(sizeof(SxJoinRow));
-	SxJoinRow  *result = palloc(size + natts * (sizeof(Datum) + sizeof(bool)));
+	SxJoinPage	page = {.nrows = 1};
+	SxJoinRow	row = {.expiry = key->expiry};
+	StringInfoData value;
 
-	memset(result, 0, sizeof(SxJoinRow));
-	result->values = (Datum *) ((char *) result + size);
-	result->nulls = (bool *) (result->values + natts);
-	for (int i = 0; i < natts; i++)
-	{
-		const SxChunkColumn *column = sx_chunk_column(chunk, i + 1);
-
-		result->nulls[i] = column->nulls[row];
-		result->values[i] = column->nulls[row] ? (Datum) 0 :
-			datumCopy(column->values[row], column->byval, column->typlen);
-	}
-	MemoryContextSwitchTo(oldcontext);
-	return result;
+	resetStringInfo(&keys->bytes);
+	sx_row_encode(keys->codecs[s], keys->plan->join->sides[s].row->natts, &keys->bytes, values, nulls);
+	row.bytes = keys->bytes.data;
+	row.len = keys->bytes.len;
+	page.rows = &row;
+	initStringInfo(&value);
+	appendStringInfoCharMacro(&value, VALUE_VERSION);
+	sx_join_page_encode(&page, &value);
+	sx_state_put(keys->state, key, value.data, value.len);
+	pfree(value.data);
+	keys->rows++;
 }
 
-bool
-sx_join_value_matched(const SxStateValue *value)
+/* ---------- rows ---------- */
+
+int
+sx_join_loose_side(const SxStateKey *key)
+{
+	uint64		number;
+
+	if (key->len < SX_JOIN_NUMBER)
+		sx_reader_short();
+	memcpy(&number, key->bytes + key->len - SX_JOIN_NUMBER, SX_JOIN_NUMBER);
+	return number >> 63;
+}
+
+SxReader
+sx_join_entry_rows(const SxStateKey *key, const SxStateValue *value)
 {
 	SxReader	in = {value->bytes, value->bytes + value->len};
+	uint64		npages;
 
 	check_version(&in);
-	return (*sx_read_bytes(&in, 1) & FLAG_MATCHED) != 0;
+	if (key->op >> 8 > SX_JOIN_LISTS + 1)
+		return in;
+	sx_read_varint(&in);
+	sx_read_varint(&in);
+	npages = sx_read_varint(&in);
+	for (uint64 i = 0; i < 4 * npages; i++)
+		sx_read_varint(&in);
+	return in;
 }
 
-SxJoinRow *
-sx_join_row_decode(SxJoinKeys *keys, int s, const SxStateValue *value)
+static void
+load_row(SxJoinKeys *keys, int s, SxJoinRow *row, MemoryContext context)
 {
-	MemoryContext oldcontext = MemoryContextSwitchTo(keys->scanned);
-	SxJoinRow  *row = palloc0(sizeof(SxJoinRow));
+	MemoryContext oldcontext = MemoryContextSwitchTo(context);
+	int			natts = keys->plan->join->sides[s].row->natts;
+	SxReader	in = {row->bytes, row->bytes + row->len};
 
-	decode_row(keys, s, value, row);
+	row->values = palloc(natts * (sizeof(Datum) + sizeof(bool)) + 1);
+	row->nulls = (bool *) (row->values + natts);
+	sx_row_decode(keys->codecs[s], natts, &in, row->values, row->nulls);
 	MemoryContextSwitchTo(oldcontext);
-	return row;
+}
+
+void
+sx_join_row_load(SxJoinKeys *keys, int s, SxJoinRow *row)
+{
+	if (row->values == NULL)
+		load_row(keys, s, row, keys->round);
+}
+
+void
+sx_join_row_scan(SxJoinKeys *keys, int s, SxJoinRow *row)
+{
+	load_row(keys, s, row, keys->scanned);
 }
 
 void

@@ -10,8 +10,6 @@
 #include "exec/join_key.h"
 #include "exec/state_view.h"
 
-#define NUMBER_BYTES	sizeof(uint64)	/* behind the key, in a row's */
-
 typedef struct JoinView
 {
 	SxGroupKey *key;
@@ -26,7 +24,8 @@ typedef struct JoinView
 const SxNamedStore *
 sx_join_stores(const SxPlanOperator *plan)
 {
-	static const SxNamedStore stores[] = {{"left", 1 << 0}, {"right", 1 << 1}, {NULL}};
+#define STORES(side) (1 << (SX_JOIN_LISTS + (side)) | 1 << (SX_JOIN_PAGES + (side)) | 1 << SX_JOIN_LOOSE)
+	static const SxNamedStore stores[] = {{"left", STORES(0)}, {"right", STORES(1)}, {NULL}};
 
 	return stores;
 }
@@ -35,7 +34,7 @@ void
 sx_join_show_open(SxStateShow *show)
 {
 	JoinView   *view = palloc0(sizeof(JoinView));
-	int			side = show->store->stores == 1 << 0 ? 0 : 1;
+	int			side = show->store->stores & 1 << SX_JOIN_LISTS ? 0 : 1;
 	const SxPlanSide *plan = &show->plan->join->sides[side];
 	int			natts = plan->row->natts;
 
@@ -57,31 +56,44 @@ sx_join_show_open(SxStateShow *show)
 							 att->atttypmod);
 	}
 	sx_state_show_column(show->value, natts + 1, "matched", BOOLOID, -1);
+	show->many = show->same_keys = true;
 	show->data = view;
 }
 
+static void
+show_row(SxStateShow *show, SxJoinRow *row)
+{
+	JoinView   *view = show->data;
+	int			natts = show->value->natts - 1;
+
+	sx_join_row_scan(view->rows, view->side, row);
+	memcpy(view->values, row->values, natts * sizeof(Datum));
+	memcpy(view->nulls, row->nulls, natts * sizeof(bool));
+	view->values[natts] = BoolGetDatum((row->flags & SX_ROW_MATCHED) != 0);
+	view->nulls[natts] = false;
+	sx_state_show_row(show, view->key_values, view->key_nulls, view->values, view->nulls,
+					  row->expiry);
+	sx_join_row_free(view->rows);
+	row->values = NULL;
+}
+
+/* An entry holds the rows of a key, a page of them, or one row that matches nothing. */
 void
 sx_join_show(SxStateShow *show, const SxStateKey *key, const SxStateValue *value)
 {
 	JoinView   *view = show->data;
-	int			natts = show->value->natts - 1;
-	const SxJoinRow *row;
+	int			store = key->op >> 8;
+	uint32		number = store > SX_JOIN_LISTS + 1 ? SX_JOIN_NUMBER : 0;
+	SxReader	in = sx_join_entry_rows(key, value);
+	SxJoinRow	row = {0};
+	uint64		expiry = 0;
 
-	if (key->len < NUMBER_BYTES)
+	if (key->len < number)
 		sx_reader_short();
-	sx_group_key_decode_columns(view->key, key->bytes, key->len - NUMBER_BYTES,
-								view->key_values, view->key_nulls);
-	if (value->bytes == NULL)
-	{
-		sx_state_show_row(show, view->key_values, view->key_nulls, NULL, NULL, key->expiry);
+	if (store == SX_JOIN_LOOSE && sx_join_loose_side(key) != view->side)
 		return;
-	}
-	row = sx_join_row_decode(view->rows, view->side, value);
-	memcpy(view->values, row->values, natts * sizeof(Datum));
-	memcpy(view->nulls, row->nulls, natts * sizeof(bool));
-	view->values[natts] = BoolGetDatum(row->matched);
-	view->nulls[natts] = false;
-	sx_state_show_row(show, view->key_values, view->key_nulls, view->values, view->nulls,
-					  key->expiry);
-	sx_join_row_free(view->rows);
+	sx_group_key_decode_columns(view->key, key->bytes, key->len - number, view->key_values,
+								view->key_nulls);
+	while (sx_join_row_next(&in, &row, &expiry))
+		show_row(show, &row);
 }

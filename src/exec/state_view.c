@@ -133,6 +133,9 @@ sx_state_show_entry(SxStateShow *show, const SxStateChange *change)
  *	 batch, group, key	was			gone
  *	 batch, group, key	is			new
  *	 batch, group, key	was, is		changed, if the values differ
+ *
+ * Where rows can have the same key, their values tell them apart: what differs in one
+ * is a row that came; so many are gone as there are fewer of the key than before.
  */
 enum
 {
@@ -150,7 +153,7 @@ typedef struct SxStateMoves
 } SxStateMoves;
 
 static SxStateMoves *
-begin_moves(MemoryContext context)
+begin_moves(MemoryContext context, bool same_keys)
 {
 	static const Oid types[] = {INT8OID, INT4OID, JSONBOID, BOOLOID, JSONBOID, INT8OID};
 	MemoryContext oldcontext = MemoryContextSwitchTo(context);
@@ -165,8 +168,8 @@ begin_moves(MemoryContext context)
 		TupleDescInitEntry(moves->desc, i + 1, NULL, types[i], -1, 0);
 	for (int i = 0; i < MOVE_ORDER; i++)
 	{
-		columns[i] = i + 1;
-		operators[i] = lookup_type_cache(types[i], TYPECACHE_LT_OPR)->lt_opr;
+		columns[i] = (same_keys && i == MOVE_IS ? MOVE_VALUE : i) + 1;
+		operators[i] = lookup_type_cache(types[columns[i] - 1], TYPECACHE_LT_OPR)->lt_opr;
 	}
 	moves->slot = MakeSingleTupleTableSlot(moves->desc, &TTSOpsVirtual);
 	moves->sort = tuplesort_begin_heap(moves->desc, MOVE_ORDER, columns, operators, collations,
@@ -219,7 +222,7 @@ sx_state_show_change(SxStateShow *show, const SxStateChange *change)
 		return;
 	}
 	if (show->moves == NULL)
-		show->moves = begin_moves(show->context);
+		show->moves = begin_moves(show->context, show->same_keys);
 	put_moves(show, change, change->before, false);
 	put_moves(show, change, change->value, true);
 }
@@ -257,6 +260,76 @@ show_gone(SxStateShow *show, TupleTableSlot *was)
 	row.value = (Datum) 0;
 	show->sink(show->arg, &row);
 	ExecClearTuple(was);
+}
+
+/* Rows of one key and value: how many there were, and are. */
+typedef struct Run
+{
+	TupleTableSlot *slot;
+	int			was;
+	int			is;
+	int			gone;			/* rows of the key, with the values before */
+	int			came;
+} Run;
+
+static void
+end_run(SxStateShow *show, Run *run, bool end_key)
+{
+	SxStateRow	row;
+
+	if (TTS_EMPTY(run->slot))
+		return;
+	row = row_of_move(run->slot);
+	for (int i = run->was; i < run->is; i++)
+		show->sink(show->arg, &row);
+	run->gone += Max(run->was - run->is, 0);
+	run->came += Max(run->is - run->was, 0);
+	run->was = run->is = 0;
+	if (!end_key)
+		return;
+	row.value = (Datum) 0;
+	for (int i = run->came; i < run->gone; i++)
+		show->sink(show->arg, &row);
+	run->gone = run->came = 0;
+}
+
+static void
+show_runs(SxStateShow *show)
+{
+	SxStateMoves *moves = show->moves;
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(moves->desc, &TTSOpsMinimalTuple);
+	Run			run = {MakeSingleTupleTableSlot(moves->desc, &TTSOpsMinimalTuple)};
+
+	tuplesort_performsort(moves->sort);
+	while (tuplesort_gettupleslot(moves->sort, true, false, slot, NULL))
+	{
+		SxStateRow	row = row_of_move(slot);
+		bool		same_key = false;
+		bool		same = false;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!TTS_EMPTY(run.slot))
+		{
+			SxStateRow	old = row_of_move(run.slot);
+
+			same_key = is_same_key(&old, &row);
+			same = same_key && DatumGetBool(DirectFunctionCall2(jsonb_eq, old.value, row.value));
+		}
+		if (!same)
+		{
+			end_run(show, &run, !same_key);
+			ExecCopySlot(run.slot, slot);
+		}
+		if (DatumGetBool(slot->tts_values[MOVE_IS]))
+			run.is++;
+		else
+			run.was++;
+	}
+	end_run(show, &run, true);
+	ExecDropSingleTupleTableSlot(run.slot);
+	ExecDropSingleTupleTableSlot(slot);
+	ExecDropSingleTupleTableSlot(moves->slot);
+	tuplesort_end(moves->sort);
 }
 
 static void
@@ -307,7 +380,11 @@ sx_state_show_end(SxStateShow *show)
 {
 	if (show->end != NULL)
 		show->end(show);
-	if (show->moves != NULL)
+	if (show->moves == NULL)
+		return;
+	if (show->same_keys)
+		show_runs(show);
+	else
 		show_moves(show);
 }
 

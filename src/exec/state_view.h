@@ -37,6 +37,7 @@ typedef struct SxStateShow
 	TupleDesc	value;
 	void	   *data;			/* its own */
 	bool		many;			/* an entry may have several rows, and none without its value */
+	bool		same_keys;		/* ... of one key */
 	char	   *properties;		/* NULL, or members of a JSON object that say more of the store */
 	void		(*end) (struct SxStateShow *show);	/* NULL, or: shows what was kept until now */
 

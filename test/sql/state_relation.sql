@@ -102,6 +102,10 @@ SELECT results_eq($$ SELECT key, value ->> 'what', (value ->> 'matched')::boolea
 	$$ VALUES ('{"id": 1}'::jsonb, 'a', true), ('{"id": 2}', 'b', false), ('{"id": null}', 'c', false) $$, 'rows of the left side');
 SELECT results_eq($$ SELECT key, value -> 'price' FROM streamx.state('sr_join', store => 'right') ORDER BY 1 $$,
 	$$ VALUES ('{"id": 1}'::jsonb, '1.50'::jsonb), ('{"id": 3}', '7') $$, 'and of the right one');
+INSERT INTO sr_l VALUES (1, 'd', '2026-01-15 10:00:04+00');
+SELECT process_all_available('sr_join') \g /dev/null
+SELECT results_eq($$ SELECT change_type, key ->> 'id', value ->> 'what', (value ->> 'matched')::boolean FROM streamx.state_changes('sr_join', 0, store => 'left') ORDER BY batch_id, 3 $$,
+	$$ VALUES ('update', '1', 'a', false), ('update', '2', 'b', false), ('update', NULL, 'c', false), ('update', '1', 'a', true), ('update', '1', 'd', false) $$, 'its changes are those of rows, though a key has several');
 SELECT results_eq($$ SELECT store FROM streamx.state_metadata('sr_join') $$, $$ VALUES ('left'), ('right') $$, 'both are in the metadata');
 
 -- what is not there

@@ -28,6 +28,8 @@ SELECT create_query('append', 'SELECT k, w, count(*) AS n FROM (SELECT k, tumble
 SELECT create_query('update', 'SELECT k, count(*) AS n FROM s GROUP BY k HAVING count(*) % 10 <> 0', sink => 'updated', output_mode => 'update');
 SELECT create_query('complete', 'SELECT k, count(*) AS n FROM s GROUP BY k', sink => 'completed', output_mode => 'complete');
 SELECT create_query('each', 'SELECT k, count(*) AS n FROM s GROUP BY k', output_mode => 'update', foreach_batch => 'each(bigint)');
+-- two rows of 20 keys a batch, of which the watermark takes as many; every tenth key has no partner
+SELECT create_query('joined', 'SELECT a.k, a.ts, b.k AS partner FROM s a LEFT JOIN s b ON a.k = b.k AND b.k % 10 <> 0 AND b.ts BETWEEN a.ts AND a.ts + interval ''30 seconds''', sink => 'noop');
 SELECT create_query('stream', 'SELECT k, 1 AS n FROM s', sink => 'copied');
 SELECT create_query('directory', 'SELECT k FROM s', sink => 'directory', options => '{"directory": "$out"}');
 -- more state than memory, so that parts go to the store and come back
@@ -116,10 +118,35 @@ for my $name (sort keys %$new)
 }
 cmp_ok($node->sql("SELECT batch_id FROM streamx.queries WHERE name = 'append'"), '>=', 10000, 'over 10,000 batches');
 is($node->sql("SELECT max(count) <= 201 FROM (SELECT count(*) FROM streamx.batch GROUP BY query) c"), 't', 'old batch records are deleted');
-# eight queries keep 100 to 200 records of about 1.5 kB each; autovacuum would come once a minute
+# nine queries keep 100 to 200 records of about 1.5 kB each; autovacuum would come once a minute
 my $size = $node->sql("SELECT pg_relation_size('streamx.batch') / 1024");
-cmp_ok($size, '<', 6 * 1024, "and their space is used again: $size kB");
+cmp_ok($size, '<', 7 * 1024, "and their space is used again: $size kB");
 is($node->sql('SELECT count(*) FROM streamx.intent'), 0, 'published intents too');
+is($node->sql("SELECT (last_progress('joined') #>> '{stateOperators,0,numRowsTotal}')::int BETWEEN 1 AND 100"), 't', 'a join keeps the rows that can match');
+
+# what a join needs for a batch doesn't grow with the batch: its rows are in the state, and once
+$node->sql(<<'SQL');
+SELECT create_stream('many_l', 'k int, v bigint, ts timestamptz, WATERMARK FOR ts AS ts'), create_stream('many_r', 'k int, v bigint, ts timestamptz, WATERMARK FOR ts AS ts');
+SELECT create_query('many', 'SELECT l.k, l.v, r.v AS w FROM many_l l JOIN many_r r ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts + interval ''20 seconds''', sink => 'noop', options => '{"batch_rows": 1000000}');
+SQL
+sub many
+{
+	my ($rows) = @_;
+	$node->sql(<<"SQL");
+INSERT INTO many_l SELECT i, i, '2024-01-01Z'::timestamptz + i * interval '1 millisecond' FROM generate_series(1, $rows) i;
+INSERT INTO many_r SELECT i, i, '2024-01-01Z'::timestamptz + i * interval '1 millisecond' FROM generate_series(1, $rows) i;
+SELECT start_query('many');
+SELECT process_all_available('many', '120 s');
+SQL
+	my ($pid) = $node->sql("SELECT pid FROM streamx.queries WHERE name = 'many'");
+	my ($peak, $mapped) = map { SxCluster::slurp("/proc/$pid/status") =~ /^$_:\s*(\d+)/m } qw(VmHWM RssShmem);
+	$node->sql("SELECT stop_query('many')");
+	return $peak - $mapped;
+}
+my $few = many(1000);
+my $more = many(100000) - $few;
+# a row, its key's entry and the one that says when it goes: 200 bytes; a batch keeps those that the one before had until it commits
+cmp_ok($more, '<', 100 * 1024, "a batch of 200,000 rows takes $more kB");
 
 # starting and stopping leaves nothing in the processes that stay, dropping nothing on disk
 sub stores { return grep { -d } glob "$node->{data}/streamx/*"; }
