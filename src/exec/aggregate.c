@@ -96,6 +96,7 @@ aggregate_state_operators(const SxPlanOperator *plan, SxStateOperator *result)
 	result->id = SX_STORE_ID(plan->id, 0);
 	result->equal = key->bytewise ? NULL : sx_group_key_equal;
 	result->equal_arg = key;
+	result->fine = plan->key_time == SX_KEY_TIME_RAW;
 	return 1;
 }
 

@@ -81,6 +81,7 @@ dedup_state_operators(const SxPlanOperator *plan, SxStateOperator *result)
 		result[i].equal = key->bytewise ? NULL : sx_group_key_equal;
 		result[i].equal_arg = key;
 	}
+	result[n - 1].fine = (plan->within_watermark || plan->time_key >= 0) && !plan->event_is_range;
 	return n;
 }
 

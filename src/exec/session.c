@@ -123,6 +123,7 @@ session_state_operators(const SxPlanOperator *plan, SxStateOperator *result)
 		result[i].equal = key->bytewise || i >= SX_SESSION_BOOKS ? NULL : sx_group_key_equal;
 		result[i].equal_arg = key;
 	}
+	result[SX_SESSION_DUE].fine = true;
 	return SX_SESSION_STORES;
 }
 

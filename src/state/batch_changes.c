@@ -72,7 +72,7 @@ collect_changes(SxTier *tier, uint32 *starts)
 		if (bucket->expired)
 			continue;
 		all[n].hash = entry->hash;
-		all[n].expiry = bucket->expiry;
+		all[n].expiry = sx_entry_expiry(entry, bucket);
 		all[n].ref = ref;
 		all[n].op = bucket->op->def.id;
 		all[n].group = entry->group;

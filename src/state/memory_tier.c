@@ -9,46 +9,19 @@
  */
 #include "postgres.h"
 
-#include "common/hashfn.h"
 #include "utils/memutils.h"
 
 #include "state/memory_tier.h"
-
-typedef struct BucketByExpiry
-{
-	int64		expiry;
-	SxRef		ref;
-	char		status;
-} BucketByExpiry;
-
-#define SH_PREFIX sx_buckets
-#define SH_ELEMENT_TYPE BucketByExpiry
-#define SH_KEY_TYPE int64
-#define SH_KEY expiry
-#define SH_HASH_KEY(tb, key) murmurhash32((uint32) ((key) ^ ((uint64) (key) >> 32) * 31))
-#define SH_EQUAL(tb, a, b) ((a) == (b))
-#define SH_SCOPE static inline
-#define SH_DECLARE
-#define SH_DEFINE
-#include "lib/simplehash.h"
+#include "state/tier_buckets.h"
 
 #define FIRST_SLOTS		16
 #define ARENA_BLOCK		(256 * 1024)
+#define FREED_TOGETHER	32
 
 static inline bool
 too_full(const SxTierTable *table, uint64 used)
 {
 	return used * 4 > (uint64) table->nslots * 3;
-}
-
-/* The earliest expiry is the root: a min-heap turns the sign. */
-static int
-compare_buckets(const pairingheap_node *a, const pairingheap_node *b, void *arg)
-{
-	int64		left = pairingheap_const_container(SxBucket, node, a)->expiry;
-	int64		right = pairingheap_const_container(SxBucket, node, b)->expiry;
-
-	return left < right ? 1 : (left > right ? -1 : 0);
 }
 
 void
@@ -77,8 +50,7 @@ sx_tier_init(SxTier *tier, MemoryContext context, int noperators,
 
 		op->def = operators[i];
 		op->typical_vlen = 8;
-		op->heap.ph_compare = compare_buckets;
-		op->buckets = sx_buckets_create(context, 16, NULL);
+		sx_tier_buckets_init(op, context);
 		sx_cold_init(&op->cold, context);
 		sx_cold_filter_init(&op->filter, context, filter_bytes / noperators);
 		tier->by_id[operators[i].id] = i + 1;
@@ -221,66 +193,6 @@ table_shrink(SxTier *tier, SxTierTable *table)
 	}
 }
 
-/* ---------- buckets ---------- */
-
-static inline SxBucket *
-bucket_pointer(const SxTier *tier, SxRef ref)
-{
-	return (SxBucket *) sx_entry_pointer(&tier->memory, ref);
-}
-
-static SxBucket *
-bucket_get(SxTier *tier, SxTierOperator *op, int64 expiry)
-{
-	BucketByExpiry *element;
-	SxBucket   *bucket;
-	SxRef		ref;
-	bool		found;
-
-	if (op->last_bucket != NULL && op->last_bucket->expiry == expiry)
-		return op->last_bucket;
-	element = sx_buckets_lookup(op->buckets, expiry);
-	if (element != NULL)
-		return op->last_bucket = bucket_pointer(tier, element->ref);
-	ref = sx_entry_alloc(&tier->memory, sizeof(SxBucket));
-	bucket = bucket_pointer(tier, ref);
-	memset(bucket, 0, sizeof(*bucket));
-	bucket->op = op;
-	bucket->expiry = expiry;
-	bucket->self = ref;
-	element = sx_buckets_insert(op->buckets, expiry, &found);
-	element->ref = ref;
-	pairingheap_add(&op->heap, &bucket->node);
-	return op->last_bucket = bucket;
-}
-
-/* The bucket can't be found any more; its entries still know it. */
-static void
-bucket_detach(SxTierOperator *op, SxBucket *bucket)
-{
-	if (op->last_bucket == bucket)
-		op->last_bucket = NULL;
-	sx_buckets_delete(op->buckets, bucket->expiry);
-	pairingheap_remove(&op->heap, &bucket->node);
-}
-
-static void
-bucket_unlink(SxTier *tier, SxBucket *bucket, SxEntry *entry)
-{
-	if (entry->prev != SX_REF_NONE)
-		sx_tier_entry(tier, entry->prev)->next = entry->next;
-	else
-		bucket->head = entry->next;
-	if (entry->next != SX_REF_NONE)
-		sx_tier_entry(tier, entry->next)->prev = entry->prev;
-	bucket->count--;
-	if (bucket->count == 0 && !bucket->expired)
-	{
-		bucket_detach(bucket->op, bucket);
-		sx_entry_free(&tier->memory, bucket->self);
-	}
-}
-
 /* ---------- entries ---------- */
 
 static inline char *
@@ -302,7 +214,8 @@ static inline Size
 value_room(SxEntry *entry)
 {
 	return sx_entry_class_size(entry->class) - offsetof(SxEntry, data) -
-		((entry->flags & SX_ENTRY_KEY_OUT) ? sizeof(char *) : entry->klen);
+		((entry->flags & SX_ENTRY_KEY_OUT) ? sizeof(char *) : entry->klen) -
+		((entry->flags & SX_ENTRY_FINE) ? sizeof(int64) : 0);
 }
 
 static void
@@ -348,7 +261,8 @@ sx_tier_find(SxTier *tier, SxTierOperator *op, const SxStateKey *key,
 			{
 				SxBucket   *bucket = sx_tier_bucket(tier, entry);
 
-				if (bucket->op == op && bucket->expiry == key->expiry && !bucket->expired)
+				if (bucket->op == op && !bucket->expired &&
+					sx_entry_expiry(entry, bucket) == key->expiry)
 				{
 					if (same_key(op, entry, key))
 						return table->slots[at].ref;
@@ -379,8 +293,8 @@ sx_tier_find_cell(SxTier *tier, SxTierOperator *op, uint16 group, int64 expiry, 
 			SxEntry    *entry = sx_tier_entry(tier, table->slots[at].ref);
 			SxBucket   *bucket = sx_tier_bucket(tier, entry);
 
-			if (entry->hash == hash && bucket->op == op && bucket->expiry == expiry &&
-				!bucket->expired)
+			if (entry->hash == hash && bucket->op == op && !bucket->expired &&
+				sx_entry_expiry(entry, bucket) == expiry)
 				return table->slots[at].ref;
 		}
 		if (++at == table->nslots)
@@ -403,10 +317,12 @@ sx_tier_create(SxTier *tier, SxTierOperator *op, const SxStateKey *key,
 	SxEntry    *entry;
 	SxRef		ref;
 
+	if (op->def.fine)
+		fixed += sizeof(int64);
 	if (fixed + kroom + vroom > SX_PIECE_MAX)
 		vroom = sizeof(char *);
 	table_make_room(tier, table);
-	bucket = bucket_get(tier, op, key->expiry);
+	bucket = sx_tier_bucket_get(tier, op, key->expiry);
 	if (key_is_out)
 		key_out = sx_large_alloc(&tier->memory, key->len);
 	ref = sx_entry_alloc(&tier->memory, fixed + kroom + vroom);
@@ -414,12 +330,16 @@ sx_tier_create(SxTier *tier, SxTierOperator *op, const SxStateKey *key,
 	/* nothing fails from here */
 	entry = sx_tier_entry(tier, ref);
 	entry->hash = key->hash;
-	entry->bucket = bucket->self;
 	entry->klen = key->len;
 	entry->vlen = 0;
 	entry->group = key->group;
 	entry->class = sx_entry_class(fixed + kroom + vroom);
 	entry->flags = SX_ENTRY_DEAD;
+	if (op->def.fine)
+	{
+		entry->flags |= SX_ENTRY_FINE;
+		*sx_entry_fine_expiry(entry) = key->expiry;
+	}
 	if (key_is_out)
 	{
 		entry->flags |= SX_ENTRY_KEY_OUT;
@@ -428,12 +348,7 @@ sx_tier_create(SxTier *tier, SxTierOperator *op, const SxStateKey *key,
 	}
 	else
 		memcpy(entry->data, key->bytes, key->len);
-	entry->prev = SX_REF_NONE;
-	entry->next = bucket->head;
-	if (bucket->head != SX_REF_NONE)
-		sx_tier_entry(tier, bucket->head)->prev = ref;
-	bucket->head = ref;
-	bucket->count++;
+	sx_tier_bucket_add(tier, bucket, entry, ref);
 	table_insert(table, tag, ref);
 	table->used++;
 	tier->entries++;
@@ -459,9 +374,9 @@ sx_tier_drop(SxTier *tier, SxRef ref)
 
 	if (!(entry->flags & SX_ENTRY_DEAD))
 		bucket->live--;
-	table_remove(table, sx_tier_tag(bucket->op->def.id, bucket->expiry, entry->hash), ref);
+	table_remove(table, sx_tier_tag(bucket->op->def.id, sx_entry_expiry(entry, bucket), entry->hash), ref);
 	table_shrink(tier, table);
-	bucket_unlink(tier, bucket, entry);
+	sx_tier_bucket_remove(tier, bucket, entry);
 	free_entry(tier, entry, ref);
 }
 
@@ -606,7 +521,7 @@ sx_tier_create_pending(SxTier *tier, SxTierOperator *op, const SxStateKey *key,
 	undo->ref = ref;
 	undo->saved = NULL;
 	undo->vlen = 0;
-	undo->flags = SX_ENTRY_DEAD;
+	undo->flags = SX_ENTRY_DEAD | (entry->flags & (SX_ENTRY_KEY_OUT | SX_ENTRY_FINE));
 	undo->created = true;
 	return ref;
 }
@@ -680,26 +595,36 @@ sx_tier_remove(SxTier *tier, SxRef ref)
 
 /* ---------- expiry ---------- */
 
-int64
-sx_tier_expire(SxTier *tier, SxTierOperator *op, int64 watermark)
+/* Some at a time, so that their slots are fetched together. */
+static void
+free_entries(SxTier *tier, SxBucket *bucket, SxRef ref)
 {
-	int64		dropped = 0;
+	SxRef		refs[FREED_TOGETHER];
+	uint32		tags[FREED_TOGETHER];
+	int			n;
 
-	while (!pairingheap_is_empty(&op->heap))
+	while (ref != SX_REF_NONE)
 	{
-		SxBucket   *bucket = pairingheap_container(SxBucket, node,
-												   pairingheap_first(&op->heap));
+		for (n = 0; n < FREED_TOGETHER && ref != SX_REF_NONE; n++)
+		{
+			SxEntry    *entry = sx_tier_entry(tier, ref);
+			SxTierTable *table = &tier->tables[entry->group];
 
-		if (bucket->expiry > watermark || bucket->expiry == SX_STATE_NEVER)
-			break;
-		bucket_detach(op, bucket);
-		bucket->expired = true;
-		bucket->next_expired = op->expired;
-		op->expired = bucket->self;
-		dropped += bucket->live;
+			refs[n] = ref;
+			tags[n] = sx_tier_tag(bucket->op->def.id, sx_entry_expiry(entry, bucket), entry->hash);
+			__builtin_prefetch(&table->slots[sx_tier_home(table, tags[n])]);
+			ref = entry->next;
+		}
+		for (int i = 0; i < n; i++)
+		{
+			SxEntry    *entry = sx_tier_entry(tier, refs[i]);
+			SxTierTable *table = &tier->tables[entry->group];
+
+			table_remove(table, tags[i], refs[i]);
+			table_shrink(tier, table);
+			free_entry(tier, entry, refs[i]);
+		}
 	}
-	op->rows -= dropped;
-	return dropped;
 }
 
 static void
@@ -707,57 +632,11 @@ free_expired(SxTier *tier, SxTierOperator *op)
 {
 	while (op->expired != SX_REF_NONE)
 	{
-		SxBucket   *bucket = bucket_pointer(tier, op->expired);
-		SxRef		ref = bucket->head;
+		SxBucket   *bucket = sx_tier_bucket_pointer(tier, op->expired);
 
-		while (ref != SX_REF_NONE)
-		{
-			SxEntry    *entry = sx_tier_entry(tier, ref);
-			SxTierTable *table = &tier->tables[entry->group];
-			SxRef		next = entry->next;
-
-			table_remove(table, sx_tier_tag(op->def.id, bucket->expiry, entry->hash), ref);
-			table_shrink(tier, table);
-			free_entry(tier, entry, ref);
-			ref = next;
-		}
+		free_entries(tier, bucket, bucket->head);
 		op->expired = bucket->next_expired;
 		sx_entry_free(&tier->memory, bucket->self);
-	}
-}
-
-/*
- * A bucket of the same expiry that was made later held only entries of this
- * batch, which are gone by now.
- */
-static void
-restore_expired(SxTier *tier, SxTierOperator *op)
-{
-	while (op->expired != SX_REF_NONE)
-	{
-		SxBucket   *bucket = bucket_pointer(tier, op->expired);
-		BucketByExpiry *later = sx_buckets_lookup(op->buckets, bucket->expiry);
-		bool		found;
-
-		if (later != NULL)
-		{
-			SxBucket   *empty = bucket_pointer(tier, later->ref);
-
-			Assert(empty->count == 0);	/* an allocation failed after it */
-			bucket_detach(op, empty);
-			sx_entry_free(&tier->memory, empty->self);
-		}
-		op->expired = bucket->next_expired;
-		bucket->expired = false;
-		if (bucket->count == 0)
-		{
-			sx_entry_free(&tier->memory, bucket->self);
-			continue;
-		}
-		sx_buckets_insert(op->buckets, bucket->expiry, &found)->ref = bucket->self;
-		Assert(!found);
-		pairingheap_add(&op->heap, &bucket->node);
-		op->rows += bucket->live;
 	}
 }
 
@@ -842,7 +721,7 @@ sx_tier_abort(SxTier *tier)
 		undo_change(tier, &tier->undo[i]);
 	for (i = 0; i < tier->noperators; i++)
 	{
-		restore_expired(tier, &tier->operators[i]);
+		sx_tier_unexpire(tier, &tier->operators[i]);
 		sx_cold_abort(&tier->operators[i].cold);
 	}
 	forget_batch(tier);

@@ -4,7 +4,9 @@
  *
  * A hash table per key group holds references to entries; entries of one
  * operator and expiry are chained in a bucket, so expiry detaches a bucket and
- * looks at nothing else.
+ * looks at nothing else.  Where expiries are fine, a bucket is a span of time and
+ * its entries have an expiry each; a bucket that a watermark or a scan cuts is
+ * first dealt out to finer ones (sx_tier_split), so that none is ever cut.
  *
  * A cell is all keys with the same operator, group, expiry and hash: nearly
  * always one key.  A cell is in memory as a whole or not at all; so a key that
@@ -38,6 +40,7 @@
 #define SX_ENTRY_USED		0x20	/* touched again since the last spill passed */
 #define SX_ENTRY_KEY_OUT	0x40	/* data holds a pointer to the key */
 #define SX_ENTRY_VALUE_OUT	0x80	/* a pointer to the value follows the key */
+#define SX_ENTRY_FINE		0x100	/* the last eight bytes of the piece are its expiry */
 
 typedef struct SxEntry
 {
@@ -55,12 +58,13 @@ typedef struct SxEntry
 
 struct SxTierOperator;
 
-/* Entries of one operator and expiry. */
+/* Entries of one operator with first <= expiry <= last. */
 typedef struct SxBucket
 {
-	pairingheap_node node;		/* in the operator's heap by expiry */
+	pairingheap_node node;		/* in the operator's heap by last */
 	struct SxTierOperator *op;
-	int64		expiry;
+	int64		first;
+	int64		last;
 	SxRef		self;
 	SxRef		head;
 	uint32		count;			/* entries, DEAD ones too */
@@ -77,8 +81,9 @@ typedef struct SxTierOperator
 	int64		rows;			/* live keys, in memory or not */
 	uint32		typical_vlen;	/* room that a key without a value gets */
 	pairingheap heap;			/* buckets, earliest first */
-	struct sx_buckets_hash *buckets;	/* by expiry */
+	struct sx_buckets_hash *buckets;	/* by first and last */
 	SxBucket   *last_bucket;	/* the one found last */
+	int64		split_at;		/* fine: no bucket made now begins before it, but those of one expiry */
 	SxRef		expired;		/* buckets detached in this batch */
 	SxColdRanges cold;			/* keys that only the store holds */
 	SxColdFilter filter;		/* of their cells */
@@ -171,6 +176,12 @@ extern void sx_tier_load(SxTier *tier, SxRef ref, const char *bytes, uint32 len)
 /* Takes the entry out of memory at once. It must not be in the undo list. */
 extern void sx_tier_drop(SxTier *tier, SxRef ref);
 
+/*
+ * From now on a bucket's entries all have an expiry <= at, or none has.  To be
+ * called before buckets are told apart by an expiry; what a batch sees stays the same.
+ */
+extern void sx_tier_split(SxTier *tier, SxTierOperator *op, int64 at);
+
 /* Hides all buckets with expiry <= watermark; returns how many live keys. */
 extern int64 sx_tier_expire(SxTier *tier, SxTierOperator *op, int64 watermark);
 
@@ -186,7 +197,7 @@ extern bool sx_tier_scan_groups(SxTier *tier, SxTierOperator *op, int first, int
 								int64 max_expiry, SxStateVisit visit, void *arg);
 
 /* How many live entries of the operator have expiry <= max_expiry; counts no further than enough. */
-extern int64 sx_tier_due(SxTierOperator *op, int64 max_expiry, int64 enough);
+extern int64 sx_tier_due(SxTier *tier, SxTierOperator *op, int64 max_expiry, int64 enough);
 
 /* The earliest expiry of a live entry in memory; SX_STATE_NEVER: there is none. */
 extern int64 sx_tier_earliest(SxTierOperator *op);
@@ -208,6 +219,18 @@ static inline SxBucket *
 sx_tier_bucket(const SxTier *tier, const SxEntry *entry)
 {
 	return (SxBucket *) sx_entry_pointer(&tier->memory, entry->bucket);
+}
+
+static inline int64 *
+sx_entry_fine_expiry(const SxEntry *entry)
+{
+	return (int64 *) ((char *) entry + sx_entry_class_size(entry->class) - sizeof(int64));
+}
+
+static inline int64
+sx_entry_expiry(const SxEntry *entry, const SxBucket *bucket)
+{
+	return (entry->flags & SX_ENTRY_FINE) ? *sx_entry_fine_expiry(entry) : bucket->last;
 }
 
 static inline const char *

@@ -39,11 +39,13 @@ compare_refs(const SxTier *tier, SxRef a, SxRef b)
 	const SxEntry *right = sx_tier_entry(tier, b);
 	const SxBucket *lbucket = sx_tier_bucket(tier, left);
 	const SxBucket *rbucket = sx_tier_bucket(tier, right);
+	int64		lexpiry = sx_entry_expiry(left, lbucket);
+	int64		rexpiry = sx_entry_expiry(right, rbucket);
 
 	if (lbucket->op != rbucket->op)
 		return lbucket->op->def.id < rbucket->op->def.id ? -1 : 1;
-	if (lbucket->expiry != rbucket->expiry)
-		return lbucket->expiry < rbucket->expiry ? -1 : 1;
+	if (lexpiry != rexpiry)
+		return lexpiry < rexpiry ? -1 : 1;
 	if (left->hash != right->hash)
 		return left->hash < right->hash ? -1 : 1;
 	return 0;
@@ -67,7 +69,7 @@ add_entry(SxState *state, SxEntry *entry)
 	record.key.op = bucket->op->def.id;
 	record.key.group = entry->group;
 	record.key.hash = entry->hash;
-	record.key.expiry = bucket->expiry;
+	record.key.expiry = sx_entry_expiry(entry, bucket);
 	record.key.bytes = sx_entry_key(entry);
 	record.key.len = entry->klen;
 	record.removed = false;

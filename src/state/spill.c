@@ -116,7 +116,7 @@ add_victim(VictimList *list, const SxTier *tier, SxRef ref)
 	victim = &list->victims[list->n++];
 	victim->cell.op = bucket->op->def.id;
 	victim->cell.group = entry->group;
-	victim->cell.expiry = bucket->expiry;
+	victim->cell.expiry = sx_entry_expiry(entry, bucket);
 	victim->cell.hash = entry->hash;
 	victim->ref = ref;
 }

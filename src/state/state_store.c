@@ -494,7 +494,7 @@ scan_tier(SxState *state, SxTierOperator *op, int first, int last, int64 max_exp
 		return sx_tier_scan(&state->tier, op, max_expiry, visit, arg);
 	for (int group = first; group <= last; group++)
 		entries += state->tier.tables[group].used;
-	if (sx_tier_due(op, max_expiry, entries + 1) > entries)
+	if (sx_tier_due(&state->tier, op, max_expiry, entries + 1) > entries)
 		return sx_tier_scan_groups(&state->tier, op, first, last, max_expiry, visit, arg);
 	return sx_tier_scan(&state->tier, op, max_expiry, visit_of_groups, &groups);
 }
@@ -558,7 +558,7 @@ sx_state_due(SxState *state, uint16 id, int64 max_expiry)
 	SxTierOperator *op = sx_tier_operator(&state->tier, id);
 	int64		cold = state->store_in_use ? sx_cold_due(&op->cold, max_expiry) : 0;
 
-	return cold + sx_tier_due(op, max_expiry, PG_INT64_MAX);
+	return cold + sx_tier_due(&state->tier, op, max_expiry, PG_INT64_MAX);
 }
 
 int64

@@ -52,6 +52,7 @@ typedef struct SxStateOperator
 	uint16		id;
 	SxStateEqual equal;			/* NULL: bytes decide */
 	void	   *equal_arg;
+	bool		fine;			/* expiries are times of rows: hardly two keys have the same one */
 } SxStateOperator;
 
 typedef struct SxStateConfig

@@ -20,7 +20,7 @@ visit_entry(const SxBucket *bucket, SxEntry *entry, SxStateVisit visit, void *ar
 	key.op = bucket->op->def.id;
 	key.group = entry->group;
 	key.hash = entry->hash;
-	key.expiry = bucket->expiry;
+	key.expiry = sx_entry_expiry(entry, bucket);
 	key.bytes = sx_entry_key(entry);
 	key.len = entry->klen;
 	value.bytes = sx_entry_value(entry);
@@ -55,6 +55,7 @@ sx_tier_earliest(SxTierOperator *op)
 	int			depth = 0;
 	pairingheap_node **stack;
 
+	Assert(!op->def.fine);
 	if (pairingheap_is_empty(&op->heap))
 		return earliest;
 	stack = palloc(allocated * sizeof(*stack));
@@ -71,10 +72,10 @@ sx_tier_earliest(SxTierOperator *op)
 		}
 		if (node->next_sibling != NULL)
 			stack[depth++] = node->next_sibling;
-		if (bucket->expiry >= earliest)
+		if (bucket->last >= earliest)
 			continue;
 		if (bucket->live > 0)
-			earliest = bucket->expiry;
+			earliest = bucket->last;
 		else if (node->first_child != NULL)
 			stack[depth++] = node->first_child;
 	}
@@ -96,6 +97,7 @@ walk_buckets(SxTier *tier, SxTierOperator *op, int64 max_expiry, VisitBucket vis
 	pairingheap_node **stack;
 	bool		go_on = true;
 
+	sx_tier_split(tier, op, max_expiry);
 	if (pairingheap_is_empty(&op->heap))
 		return true;
 	stack = palloc(allocated * sizeof(*stack));
@@ -112,7 +114,7 @@ walk_buckets(SxTier *tier, SxTierOperator *op, int64 max_expiry, VisitBucket vis
 		}
 		if (node->next_sibling != NULL)
 			stack[depth++] = node->next_sibling;
-		if (bucket->expiry > max_expiry)
+		if (bucket->last > max_expiry)
 			continue;
 		if (node->first_child != NULL)
 			stack[depth++] = node->first_child;
@@ -164,7 +166,7 @@ sx_tier_scan_groups(SxTier *tier, SxTierOperator *op, int first, int last, int64
 				continue;
 			entry = sx_tier_entry(tier, table->slots[i].ref);
 			bucket = sx_tier_bucket(tier, entry);
-			if (bucket->op != op || bucket->expired || bucket->expiry > max_expiry)
+			if (bucket->op != op || bucket->expired || sx_entry_expiry(entry, bucket) > max_expiry)
 				continue;
 			if (!visit_entry(bucket, entry, visit, arg))
 				return false;
@@ -189,10 +191,10 @@ count_bucket(SxTier *tier, SxBucket *bucket, void *arg)
 }
 
 int64
-sx_tier_due(SxTierOperator *op, int64 max_expiry, int64 enough)
+sx_tier_due(SxTier *tier, SxTierOperator *op, int64 max_expiry, int64 enough)
 {
 	Count		count = {0, enough};
 
-	walk_buckets(NULL, op, max_expiry, count_bucket, &count);
+	walk_buckets(tier, op, max_expiry, count_bucket, &count);
 	return count.n;
 }

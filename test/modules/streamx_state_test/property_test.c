@@ -688,7 +688,7 @@ static void
 init_test(Test *test, FunctionCallInfo fcinfo)
 {
 	static SxStateOperator operators[NOPERATORS] = {
-		{1, NULL, NULL}, {2, NULL, NULL}, {3, equal_but_case, NULL}, {4, NULL, NULL}
+		{1, NULL, NULL}, {2, NULL, NULL}, {3, equal_but_case, NULL}, {4, NULL, NULL, true}
 	};
 	HASHCTL		control;
 	int			i;
