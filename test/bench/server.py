@@ -160,6 +160,7 @@ class WorkerMemory(threading.Thread):
     def __init__(self):
         super().__init__(daemon=True)
         self.private = self.highest = self.resident = 0
+        self.workers = set()
         self.on = True
         self.start()
 
@@ -169,6 +170,7 @@ class WorkerMemory(threading.Thread):
                 workers = [p for p in children(postmaster()) if "streamx query" in title(p)]
             except OSError:
                 workers = []
+            self.workers.update(workers)
             for pid in workers:
                 private, highest = memory_of(pid)
                 self.private = max(self.private, private)

@@ -11,7 +11,7 @@ import time
 
 import kafka
 from kafka import QUERY, WORKLOADS
-from server import Meter, cpu_below, cpu_of, memory_of, one, query_workers, sql
+from server import Meter, cpu_below, cpu_of, gone, memory_of, one, query_workers, sql
 from spark import Spark
 
 # (workload, sink, streamx's state_memory, wanted ratio)
@@ -70,7 +70,7 @@ def streamx(connection, w, sink, memory, broker):
     wall = time.time() - start
     # its CPU is counted when the server has seen it end
     kafka.wait_for("the worker's end", lambda: not query_workers(connection, QUERY))
-    time.sleep(0.1)
+    kafka.wait_for("the worker's reaping", lambda: all(gone(p) for p in side.meter.memory.workers - set(query_workers(connection))))
     record = side.stop(wall)
     record.update(outcome(connection))
     if sink == "table":
