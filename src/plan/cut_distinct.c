@@ -137,6 +137,22 @@ keep_all(Node *node)
 	keep_all(set->rarg);
 }
 
+/* A stage has the columns that are selected, so those that are only grouped by are selected, too. */
+static void
+select_all(Query *below)
+{
+	ListCell   *cell;
+
+	foreach(cell, below->targetList)
+	{
+		TargetEntry *entry = lfirst(cell);
+
+		entry->resjunk = false;
+		if (entry->resname == NULL)
+			entry->resname = psprintf("c%d", entry->resno);
+	}
+}
+
 /*
  * Which column decides who is late, and which key, if one does, when an entry may
  * go: the event time itself or a window over it.
@@ -191,6 +207,7 @@ sx_cut_distinct(SxCut *cut, Query *query)
 		keys_of_clause(op, below, query->distinctClause);
 	else
 		keys_of_union(op, below, set->groupClauses);
+	select_all(below);
 	find_event_time(cut, op, below);
 	if (within != NULL && !op->watermarked)
 		ereport(ERROR,
