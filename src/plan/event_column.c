@@ -77,13 +77,21 @@ event_of_rte(SxCut *cut, Query *query, Index varno)
 	return NULL;
 }
 
+/* Behind the columns that are selected, before those that are only grouped by. */
 static AttrNumber
 append(Query *query, Expr *expr)
 {
-	AttrNumber	resno = list_length(query->targetList) + 1;
+	int			selected = 0;
+	ListCell   *cell;
 
-	query->targetList = lappend(query->targetList, makeTargetEntry(expr, resno, pstrdup("event time"), false));
-	return resno;
+	foreach(cell, query->targetList)
+		if (!lfirst_node(TargetEntry, cell)->resjunk)
+			selected = foreach_current_index(cell) + 1;
+	for_each_from(cell, query->targetList, selected)
+		lfirst_node(TargetEntry, cell)->resno++;
+	query->targetList = list_insert_nth(query->targetList, selected,
+										makeTargetEntry(expr, selected + 1, pstrdup("event time"), false));
+	return selected + 1;
 }
 
 static void

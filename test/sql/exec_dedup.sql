@@ -60,6 +60,7 @@ INSERT INTO ed_timed VALUES
 	('edt_within_hidden', 'SELECT DISTINCT ON (within_watermark(t)) t FROM (SELECT t FROM ed) a'),
 	('edt_grouped', $$SELECT DISTINCT t, count(*) AS n FROM ed GROUP BY tumble(ts, '1 minute'), t$$),
 	('edt_grouped_on', $$SELECT DISTINCT ON (length(t)) t FROM ed GROUP BY tumble(ts, '1 minute'), t, length(t) HAVING count(*) > 2$$),
+	('edt_grouped_union', $$SELECT t, count(*) AS n FROM ed GROUP BY tumble(ts, '1 minute'), t UNION SELECT t, count(*) FROM ed WHERE t > 'b' GROUP BY tumble(ts, '1 minute'), t$$),
 	('edt_limit', $$SELECT w, count(*) AS n FROM (SELECT tumble(ts, '1 minute') AS w FROM (SELECT t, ts FROM ed LIMIT 5) d) e GROUP BY w$$),
 	('edt_then_count', $$SELECT w, count(*) AS n FROM (SELECT tumble(ts, '1 minute') AS w FROM (SELECT DISTINCT ON (t, ts) t, ts FROM ed) d) e GROUP BY w$$);
 SELECT create_query(name, query, sink => name) FROM ed_timed \g /dev/null
@@ -82,9 +83,10 @@ SELECT results_eq(format('SELECT t FROM %I ORDER BY 1', name), $$VALUES ('a'), (
 	FROM unnest('{edt_within,edt_within_hidden}'::text[]) name;
 SELECT results_eq('SELECT lower(w), n FROM edt_then_count ORDER BY 1', $$VALUES ('2026-01-15 10:00Z'::timestamptz, 4::bigint)$$, 'an aggregation above');
 SELECT results_eq('SELECT lower(w), n FROM edt_limit ORDER BY 1', $$VALUES ('2026-01-15 10:00Z'::timestamptz, 5::bigint)$$, 'the watermark passes LIMIT');
-SELECT results_eq('SELECT t, n FROM edt_grouped ORDER BY 1', $$VALUES ('a', 3::bigint), ('b', 1), ('c', 1), ('z', 1)$$, 'over an aggregation of the same level, the window not selected');
+SELECT results_eq(format('SELECT t, n FROM %I ORDER BY 1', name), $$VALUES ('a', 3::bigint), ('b', 1), ('c', 1), ('z', 1)$$, name || ': over an aggregation of the same level, the window not selected')
+	FROM unnest('{edt_grouped,edt_grouped_union}'::text[]) name;
 SELECT results_eq('TABLE edt_grouped_on', $$VALUES ('a')$$, 'DISTINCT ON, too');
-SELECT results_eq($$SELECT q.name, (last_progress(q.name) #>> '{stateOperators,0,numRowsTotal}')::int FROM ed_timed q WHERE q.name NOT IN ('edt_then_count', 'edt_limit', 'edt_grouped', 'edt_grouped_on') ORDER BY 1$$,
+SELECT results_eq($$SELECT q.name, (last_progress(q.name) #>> '{stateOperators,0,numRowsTotal}')::int FROM ed_timed q WHERE q.name NOT IN ('edt_then_count', 'edt_limit', 'edt_grouped', 'edt_grouped_on', 'edt_grouped_union') ORDER BY 1$$,
 	$$VALUES ('edt_beside', 5), ('edt_hidden', 5), ('edt_hidden_deep', 5), ('edt_time', 2), ('edt_union', 5), ('edt_window', 1), ('edt_within', 1), ('edt_within_hidden', 1)$$,
 	'keys whose time has passed are gone');
 SELECT is((SELECT sum((p #>> '{stateOperators,0,customMetrics,numDroppedDuplicateRows}')::int) FROM recent_progress('edt_time') p), 2::bigint, 'duplicates are counted');
