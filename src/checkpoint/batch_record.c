@@ -122,7 +122,7 @@ set_watermark(Datum *value, bool *isnull, TimestampTz watermark)
 void
 sx_batch_record_append(const SxBatchRecord *record)
 {
-	Relation	rel = table_open(sx_catalog_relation("batch"), RowExclusiveLock);
+	Relation	rel = sx_catalog_open("batch", Natts_batch, RowExclusiveLock);
 	Datum		values[Natts_batch];
 	bool		nulls[Natts_batch] = {0};
 	HeapTuple	tuple;
@@ -354,7 +354,7 @@ open_index(LOCKMODE lockmode)
 static SxBatchRecord *
 last_record(int64 query_id, bool head_only)
 {
-	Relation	rel = table_open(sx_catalog_relation("batch"), AccessShareLock);
+	Relation	rel = sx_catalog_open("batch", Natts_batch, AccessShareLock);
 	Relation	index = open_index(AccessShareLock);
 	SxBatchRecord *record = NULL;
 	ScanKeyData key;
@@ -397,7 +397,7 @@ bool
 sx_batch_record_span(int64 query_id, struct SnapshotData *snapshot, int64 *oldest,
 					 int64 *newest)
 {
-	Relation	rel = table_open(sx_catalog_relation("batch"), AccessShareLock);
+	Relation	rel = sx_catalog_open("batch", Natts_batch, AccessShareLock);
 	Relation	index = open_index(AccessShareLock);
 
 	*oldest = first_batch(rel, index, query_id, snapshot, ForwardScanDirection);
@@ -422,7 +422,7 @@ sx_batch_record_last_head(int64 query_id)
 SxBatchRecord *
 sx_batch_record_read(int64 query_id, int64 batch_id)
 {
-	Relation	rel = table_open(sx_catalog_relation("batch"), AccessShareLock);
+	Relation	rel = sx_catalog_open("batch", Natts_batch, AccessShareLock);
 	SxBatchRecord *record = NULL;
 	ScanKeyData keys[2];
 	SysScanDesc scan;
@@ -443,7 +443,7 @@ bool
 sx_batch_record_exists(int64 query_id, const pg_uuid_t *incarnation,
 					   int64 batch_id, const pg_uuid_t *lineage)
 {
-	Relation	rel = table_open(sx_catalog_relation("batch"), AccessShareLock);
+	Relation	rel = sx_catalog_open("batch", Natts_batch, AccessShareLock);
 	TupleDesc	desc = RelationGetDescr(rel);
 	bool		found = false;
 	ScanKeyData keys[2];
@@ -550,7 +550,7 @@ is_beginning(HeapTuple tuple, TupleDesc desc)
 static void
 delete_range(int64 query_id, int64 last, SxTrimmedPages *trimmed)
 {
-	Relation	rel = table_open(sx_catalog_relation("batch"), RowExclusiveLock);
+	Relation	rel = sx_catalog_open("batch", Natts_batch, RowExclusiveLock);
 	ScanKeyData keys[2];
 	SysScanDesc scan;
 	HeapTuple	tuple;

@@ -91,7 +91,7 @@ insert_part(Relation rel, int64 query_id, int64 batch_id, int part,
 void
 sx_outbox_append(int64 query_id, int64 batch_id, const char *data, int len)
 {
-	Relation	rel = table_open(sx_catalog_relation("intent"), RowExclusiveLock);
+	Relation	rel = sx_catalog_open("intent", Natts_intent, RowExclusiveLock);
 	Size		bound = ZSTD_compressBound(len);
 	char	   *buffer = MemoryContextAllocHuge(CurrentMemoryContext,
 												sizeof(IntentHeader) + bound);
@@ -123,7 +123,7 @@ sx_outbox_append(int64 query_id, int64 batch_id, const char *data, int len)
 int
 sx_outbox_pending(int64 query_id, int64 **batches)
 {
-	Relation	rel = table_open(sx_catalog_relation("intent"), AccessShareLock);
+	Relation	rel = sx_catalog_open("intent", Natts_intent, AccessShareLock);
 	Relation	index = index_open(sx_catalog_relation("intent_query_batch"), AccessShareLock);
 	int			n = 0;
 	int			space = 16;
@@ -170,7 +170,7 @@ damaged(int64 query_id, int64 batch_id, const char *why)
 static StringInfo
 read_parts(int64 query_id, int64 batch_id)
 {
-	Relation	rel = table_open(sx_catalog_relation("intent"), AccessShareLock);
+	Relation	rel = sx_catalog_open("intent", Natts_intent, AccessShareLock);
 	Relation	index = index_open(sx_catalog_relation("intent_query_batch"), AccessShareLock);
 	StringInfo	bytes = makeStringInfo();
 	int			part = 0;
@@ -235,7 +235,7 @@ sx_outbox_read(int64 query_id, int64 batch_id, int *len)
 void
 sx_outbox_delete(int64 query_id, int64 up_to_batch)
 {
-	Relation	rel = table_open(sx_catalog_relation("intent"), RowExclusiveLock);
+	Relation	rel = sx_catalog_open("intent", Natts_intent, RowExclusiveLock);
 	ScanKeyData keys[2];
 	SysScanDesc scan;
 	HeapTuple	tuple;

@@ -79,3 +79,17 @@ sx_catalog_relation(const char *name)
 				 errhint("The installed extension is of another version; see ALTER EXTENSION streamx UPDATE.")));
 	return relid;
 }
+
+Relation
+sx_catalog_open(const char *name, int natts, LOCKMODE mode)
+{
+	Relation	rel = table_open(sx_catalog_relation(name), mode);
+
+	if (RelationGetNumberOfAttributes(rel) != natts)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table %s.%s is of another version of streamx than the library", SX_SCHEMA, name),
+				 errdetail("It has %d columns, and %d are known.", RelationGetNumberOfAttributes(rel), natts),
+				 errhint("Run ALTER EXTENSION streamx UPDATE, or install the library that belongs to the extension and restart the server.")));
+	return rel;
+}

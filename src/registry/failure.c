@@ -38,7 +38,7 @@ scan_begin(FailureScan *scan, int64 query_id, LOCKMODE mode)
 	ScanKeyData key;
 
 	ScanKeyInit(&key, COL_QUERY + 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(query_id));
-	scan->table = table_open(sx_catalog_relation("failure"), mode);
+	scan->table = sx_catalog_open("failure", NCOLS, mode);
 	scan->index = index_open(sx_catalog_relation("failure_query_at"), AccessShareLock);
 	scan->scan = systable_beginscan_ordered(scan->table, scan->index, NULL, 1, &key);
 }
@@ -90,7 +90,7 @@ notify(int64 query_id)
 void
 sx_failure_append(int64 query_id, const ErrorData *error, int64 batch, const char *offsets)
 {
-	Relation	rel = table_open(sx_catalog_relation("failure"), RowExclusiveLock);
+	Relation	rel = sx_catalog_open("failure", NCOLS, RowExclusiveLock);
 	Datum		values[NCOLS] = {0};
 	bool		nulls[NCOLS] = {0};
 

@@ -31,7 +31,7 @@ enum
 void
 sx_quarantine_append(const SxQuarantined *quarantined)
 {
-	Relation	rel = table_open(sx_catalog_relation("quarantine_row"), RowExclusiveLock);
+	Relation	rel = sx_catalog_open("quarantine_row", NCOLS, RowExclusiveLock);
 	Datum		values[NCOLS] = {0};
 	bool		nulls[NCOLS] = {0};
 
@@ -73,7 +73,7 @@ scan_begin(QuarantineScan *it, int64 query_id, bool only_requeued, LOCKMODE mode
 {
 	ScanKeyData keys[2];
 
-	it->rel = table_open(sx_catalog_relation("quarantine_row"), mode);
+	it->rel = sx_catalog_open("quarantine_row", NCOLS, mode);
 	ScanKeyInit(&keys[0], COL_QUERY + 1, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(query_id));
 	ScanKeyInit(&keys[1], COL_REQUEUED + 1, BTEqualStrategyNumber, F_BOOLEQ, BoolGetDatum(true));
 	it->scan = systable_beginscan(it->rel, sx_catalog_relation("quarantine_row_query"), true, NULL,

@@ -348,7 +348,7 @@ key_by_id(ScanKey key, int64 id)
 static SxQuery *
 read_one(ScanKey key)
 {
-	Relation	rel = table_open(sx_catalog_relation("query"), AccessShareLock);
+	Relation	rel = sx_catalog_open("query", NCOLS, AccessShareLock);
 	SysScanDesc scan = scan_begin(rel, key);
 	HeapTuple	tuple = systable_getnext(scan);
 	SxQuery    *query = NULL;
@@ -404,7 +404,7 @@ compare_ids(const ListCell *a, const ListCell *b)
 List *
 sx_query_list(void)
 {
-	Relation	rel = table_open(sx_catalog_relation("query"), AccessShareLock);
+	Relation	rel = sx_catalog_open("query", NCOLS, AccessShareLock);
 	SysScanDesc scan = scan_begin(rel, NULL);
 	HeapTuple	tuple;
 	List	   *queries = NIL;
@@ -421,7 +421,7 @@ sx_query_list(void)
 List *
 sx_query_list_without_view(void)
 {
-	Relation	rel = table_open(sx_catalog_relation("query"), AccessShareLock);
+	Relation	rel = sx_catalog_open("query", NCOLS, AccessShareLock);
 	SysScanDesc scan = scan_begin(rel, NULL);
 	HeapTuple	tuple;
 	List	   *queries = NIL;
@@ -480,7 +480,7 @@ sx_query_insert(SxQuery *query)
 	query->id = next_id();
 	query->database = MyDatabaseId;
 	sx_uuid_random(&query->incarnation);
-	rel = table_open(sx_catalog_relation("query"), RowExclusiveLock);
+	rel = sx_catalog_open("query", NCOLS, RowExclusiveLock);
 	CatalogTupleInsert(rel, query_to_tuple(query, RelationGetDescr(rel)));
 	changes++;
 	table_close(rel, NoLock);
@@ -498,7 +498,7 @@ sx_query_update(const SxQuery *query)
 	HeapTuple	new;
 
 	(void) sx_query_lock_row(query->id, false);
-	rel = table_open(sx_catalog_relation("query"), RowExclusiveLock);
+	rel = sx_catalog_open("query", NCOLS, RowExclusiveLock);
 	key_by_id(&key, query->id);
 	scan = scan_begin(rel, &key);
 	old = systable_getnext(scan);
@@ -523,7 +523,7 @@ sx_query_delete(int64 id)
 	HeapTuple	tuple;
 
 	(void) sx_query_lock_row(id, false);
-	rel = table_open(sx_catalog_relation("query"), RowExclusiveLock);
+	rel = sx_catalog_open("query", NCOLS, RowExclusiveLock);
 	key_by_id(&key, id);
 	scan = scan_begin(rel, &key);
 	tuple = systable_getnext(scan);

@@ -15,7 +15,9 @@
 
 #include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
+#include "storage/lockdefs.h"
 #include "utils/jsonb.h"
+#include "utils/relcache.h"
 #include "utils/uuid.h"
 
 #include "time/watermark.h"
@@ -172,5 +174,8 @@ extern bool sx_extension_installed(void);
 extern Oid	sx_catalog_namespace(void);
 extern Oid	sx_extension_owner(void);
 extern Oid	sx_catalog_relation(const char *name);	/* OID of streamx.<name>, cached */
+
+/* Opens streamx.<name>. Error: it has not the columns that this library knows. */
+extern Relation sx_catalog_open(const char *name, int natts, LOCKMODE mode);
 
 #endif

@@ -90,7 +90,7 @@ write_part(KafkaWriter *writer)
 	if (!registered)
 		RegisterXactCallback(at_transaction_end, NULL);
 	registered = touched = true;
-	rel = table_open(sx_catalog_relation("kafka_outbox"), RowExclusiveLock);
+	rel = sx_catalog_open("kafka_outbox", Natts_outbox, RowExclusiveLock);
 	data = palloc(VARHDRSZ + writer->part.len);
 	SET_VARSIZE(data, VARHDRSZ + writer->part.len);
 	memcpy(VARDATA(data), writer->part.data, writer->part.len);

@@ -128,7 +128,7 @@ heap_to_tuple(Oid stream, const SxStreamHeap *heap, TupleDesc desc)
 bool
 sx_stream_storage_read(Oid stream, SxStreamStorage *storage)
 {
-	Relation	rel = table_open(sx_catalog_relation("stream"), AccessShareLock);
+	Relation	rel = sx_catalog_open("stream", Natts_stream, AccessShareLock);
 	SysScanDesc scan = begin_scan(rel, "stream_stream_slot", Anum_stream, stream);
 	HeapTuple	tuple;
 	int			n = 0;
@@ -184,7 +184,7 @@ sx_stream_storage_order(const SxStreamStorage *storage, int order[SX_STREAM_HEAP
 List *
 sx_stream_storage_list(void)
 {
-	Relation	rel = table_open(sx_catalog_relation("stream"), AccessShareLock);
+	Relation	rel = sx_catalog_open("stream", Natts_stream, AccessShareLock);
 	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	HeapTuple	tuple;
 	List	   *streams = NIL;
@@ -205,7 +205,7 @@ sx_stream_storage_list(void)
 void
 sx_stream_storage_insert(Oid stream, const SxStreamHeap *heap)
 {
-	Relation	rel = table_open(sx_catalog_relation("stream"), RowExclusiveLock);
+	Relation	rel = sx_catalog_open("stream", Natts_stream, RowExclusiveLock);
 
 	CatalogTupleInsert(rel, heap_to_tuple(stream, heap, RelationGetDescr(rel)));
 	table_close(rel, NoLock);
@@ -215,7 +215,7 @@ sx_stream_storage_insert(Oid stream, const SxStreamHeap *heap)
 void
 sx_stream_storage_update(Oid stream, SxStreamHeap *heap)
 {
-	Relation	rel = table_open(sx_catalog_relation("stream"), RowExclusiveLock);
+	Relation	rel = sx_catalog_open("stream", Natts_stream, RowExclusiveLock);
 	HeapTuple	tuple = heap_to_tuple(stream, heap, RelationGetDescr(rel));
 
 	CatalogTupleUpdate(rel, &heap->tid, tuple);
@@ -229,7 +229,7 @@ sx_stream_storage_update(Oid stream, SxStreamHeap *heap)
 void
 sx_stream_storage_delete(Oid stream)
 {
-	Relation	rel = table_open(sx_catalog_relation("stream"), RowExclusiveLock);
+	Relation	rel = sx_catalog_open("stream", Natts_stream, RowExclusiveLock);
 	SysScanDesc scan = begin_scan(rel, "stream_stream_slot", Anum_stream, stream);
 	HeapTuple	tuple;
 
@@ -306,7 +306,7 @@ sx_stream_storage_cached(Oid stream, SxStreamStorage *storage)
 List *
 sx_stream_losses(Oid stream)
 {
-	Relation	rel = table_open(sx_catalog_relation("stream_loss"), AccessShareLock);
+	Relation	rel = sx_catalog_open("stream_loss", Natts_loss, AccessShareLock);
 	SysScanDesc scan = begin_scan(rel, "stream_loss_stream", Anum_loss_stream, stream);
 	HeapTuple	tuple;
 	List	   *losses = NIL;
@@ -332,7 +332,7 @@ sx_stream_losses(Oid stream)
 void
 sx_stream_loss_insert(Oid stream, const SxStreamLoss *loss)
 {
-	Relation	rel = table_open(sx_catalog_relation("stream_loss"), RowExclusiveLock);
+	Relation	rel = sx_catalog_open("stream_loss", Natts_loss, RowExclusiveLock);
 	Datum		values[Natts_loss];
 	bool		nulls[Natts_loss] = {0};
 
@@ -347,7 +347,7 @@ sx_stream_loss_insert(Oid stream, const SxStreamLoss *loss)
 void
 sx_stream_loss_delete(const SxStreamLoss *loss)
 {
-	Relation	rel = table_open(sx_catalog_relation("stream_loss"), RowExclusiveLock);
+	Relation	rel = sx_catalog_open("stream_loss", Natts_loss, RowExclusiveLock);
 	ItemPointerData tid = loss->tid;
 
 	CatalogTupleDelete(rel, &tid);

@@ -167,4 +167,10 @@ SELECT is((SELECT count(*) FROM streamx.query), 0::bigint, 'DROP TABLE CASCADE o
 SELECT create_query('def_q', 'SELECT k FROM def_s', 'def_out2');
 DROP FOREIGN TABLE def_s CASCADE;
 SELECT is((SELECT count(*) FROM streamx.query), 0::bigint, 'and of its stream');
+
+-- a catalog that the library does not know: an error, and no crash, as of a database whose extension was not updated
+BEGIN;
+ALTER TABLE streamx.query ADD COLUMN later int;
+SELECT throws_ok($$SELECT drop_query('def_q')$$, '55000', 'table streamx.query is of another version of streamx than the library', 'a column that is not known');
+ROLLBACK;
 SELECT * FROM finish();
