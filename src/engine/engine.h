@@ -31,6 +31,9 @@ extern void sx_trigger_check(const SxQuery *query, const SxPlan *plan);
  */
 extern SxEngine *sx_engine_open(int64 query_id, SxQuerySlot *slot);
 
+/* The query's row, until the transaction ends; false: it is being stopped or taken from us. */
+extern bool sx_engine_lock_row(SxQuerySlot *slot, int64 query_id);
+
 /*
  * Runs at most one data batch and the no-data batch that it owes. Outside a
  * transaction; starts and commits its own. After an error the caller aborts the

@@ -10,7 +10,10 @@
 
 #include "access/table.h"
 #include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
 #include "rewrite/rewriteHandler.h"
+#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -344,13 +347,33 @@ open_sink(SxEngine *engine)
 }
 
 /*
+ * The row may be locked by a transaction that only just began to take the query
+ * from us and waits for our end: never wait for it unconditionally. Nor is it given
+ * up at once: start_query wakes us before its own lock on the row is gone.
+ */
+bool
+sx_engine_lock_row(SxQuerySlot *slot, int64 query_id)
+{
+	while (!sx_query_lock_row(query_id, true))
+	{
+		if (slot->stop_requested || slot->held_by != 0)
+			return false;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 100, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	return true;
+}
+
+/*
  * Says so in the catalog first: the state of the query is not "failed", and only
  * start_query with a decision ends it.
  */
 static void
 stop_for_sink(SxEngine *engine, SxWanted wanted, const char *detail)
 {
-	if (sx_query_lock_row(engine->query->id, true))
+	if (sx_engine_lock_row(engine->slot, engine->query->id))
 		sx_query_set_wanted(engine->query->id, wanted);
 	PopActiveSnapshot();
 	CommitTransactionCommand();

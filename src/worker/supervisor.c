@@ -26,6 +26,7 @@
 #include "base/settings.h"
 #include "base/threads.h"
 #include "checkpoint/batch_record.h"
+#include "engine/engine.h"
 #include "registry/failure.h"
 #include "worker/supervisor.h"
 #include "worker/worker.h"
@@ -95,32 +96,13 @@ verdict(const SxQuerySlot *slot, int max_retries, SxErrorClass class, bool *give
 	return SX_VERDICT_END;
 }
 
-/*
- * The row may be locked by a transaction that only just began to take the query
- * from us and waits for our end: never wait for it unconditionally.
- */
-static bool
-lock_row_unless_held(SxQuerySlot *slot, int64 query_id)
-{
-	while (!sx_query_lock_row(query_id, true))
-	{
-		if (slot->stop_requested || slot->held_by != 0)
-			return false;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 100, PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
-	return true;
-}
-
 /* In a transaction. */
 static bool
 set_wanted(SxQuerySlot *slot, int64 query_id, SxWanted wanted)
 {
 	SxQuery    *query;
 
-	if (!lock_row_unless_held(slot, query_id))
+	if (!sx_engine_lock_row(slot, query_id))
 		return false;
 	query = sx_query_by_id(query_id, true);
 	/* Stopped meanwhile, or the engine has already said what is the matter. */

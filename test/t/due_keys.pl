@@ -40,7 +40,7 @@ sub die_at
 	$node->set('streamx.enabled', 'on');
 	$node->set('streamx.crash_point', $point);
 	$node->start;
-	$node->wait_down(60);
+	$node->wait_down(60) or diag($node->sql('SELECT json_agg(q) FROM streamx.queries q') . $node->log_tail(30));
 	$node->set('streamx.crash_point', '');
 	$node->set('streamx.enabled', 'off');
 	$node->start;
