@@ -39,7 +39,7 @@ sub die_at
 	my $from = length(SxCluster::slurp($node->{log}));
 	$node->set('streamx.enabled', 'on');
 	$node->set('streamx.crash_point', $point);
-	$node->start;
+	$node->pg_ctl('start');		# once: it may be dead before it is seen to be up
 	$node->wait_down(60) or diag($node->sql('SELECT json_agg(q) FROM streamx.queries q') . $node->log_tail(30));
 	$node->set('streamx.crash_point', '');
 	$node->set('streamx.enabled', 'off');
