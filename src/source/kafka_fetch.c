@@ -500,7 +500,8 @@ keep_client_awake(SxKafkaFetcher *fetcher, SxKafkaPart *part, int n)
 	rd_kafka_topic_partition_list_t *list;
 
 	for (int i = 0; i < n; i++)
-		part->emptied += fetcher->messages[i]->len + fetcher->messages[i]->key_len;
+		part->emptied += Max(fetcher->messages[i]->len + fetcher->messages[i]->key_len,
+							 SX_KAFKA_LEAST_RECORD);
 	if (part->emptied < fetcher->queue_bytes / 2)
 		return;
 	part->emptied = 0;

@@ -114,6 +114,12 @@ typedef struct SxKafkaKeep
 } SxKafkaKeep;
 
 /*
+ * A record that waits in the client's queue counts as so many bytes at least: the
+ * client bounds what records hold, and each costs it some hundred bytes besides.
+ */
+#define SX_KAFKA_LEAST_RECORD	128
+
+/*
  * queue_bytes is what the client lets one partition have waiting (queued.max.messages.kbytes).
  * wake is called on the fetch thread when there is news for a main thread that
  * waits; it must be safe there. Thread: main, as all below.

@@ -125,7 +125,7 @@ open_client(SxKafkaSource *source)
 	ALWAYS("enable.partition.eof", "true");
 	ALWAYS("isolation.level", source->options.read_committed ? "read_committed" :
 		   "read_uncommitted");
-	UNLESS_SET("queued.min.messages", "1000000");
+	UNLESS_SET("queued.min.messages", psprintf("%zu", Max(source->queue_bytes / SX_KAFKA_LEAST_RECORD, 1000)));
 	ALWAYS("queued.max.messages.kbytes", queue_kbytes);
 	UNLESS_SET("fetch.message.max.bytes", psprintf("%d", Min(share, MOST_FETCH)));
 	UNLESS_SET("fetch.wait.max.ms", "250");
