@@ -81,9 +81,27 @@ extern int64 sx_aggregate_last_pane(const SxPlanOperator *plan, TimestampTz wate
 extern void sx_aggregate_begin_panes(SxAggregate *agg);
 extern void sx_aggregate_finish_panes(SxAggregate *agg);
 
-/* aggregate_view.c: as SxOperatorRoutine.show_open and show; columns of the results. */
+/* aggregate_view.c. What a group has to show: its keys, and the results so far. */
 struct SxStateShow;
-extern TupleDesc sx_aggregate_show_values(const SxPlanOperator *plan);
+
+typedef struct SxGroupView
+{
+	SxGroupKey *key;
+	SxAggCalls *calls;
+	char	   *values;
+	Datum	   *key_values;
+	bool	   *key_nulls;
+	Datum	   *results;
+	bool	   *result_nulls;
+} SxGroupView;
+
+/* Sets the columns of show, and its data to the view. */
+extern void sx_group_view_open(struct SxStateShow *show, SxGroupView *view);
+
+/* The results, from the bytes of the values. */
+extern void sx_group_view_read(SxGroupView *view, SxReader *in);
+
+/* As SxOperatorRoutine.show_open and show. */
 extern void sx_aggregate_show_open(struct SxStateShow *show);
 extern void sx_aggregate_show(struct SxStateShow *show, const SxStateKey *key,
 							  const SxStateValue *value);

@@ -13,19 +13,8 @@
 #include "exec/aggregate.h"
 #include "exec/state_view.h"
 
-typedef struct AggregateView
-{
-	SxGroupKey *key;
-	SxAggCalls *calls;
-	char	   *values;
-	Datum	   *key_values;
-	bool	   *key_nulls;
-	Datum	   *results;
-	bool	   *result_nulls;
-} AggregateView;
-
-TupleDesc
-sx_aggregate_show_values(const SxPlanOperator *plan)
+static TupleDesc
+result_columns(const SxPlanOperator *plan)
 {
 	TupleDesc	desc = sx_state_show_columns(plan->naggregates);
 
@@ -39,10 +28,9 @@ sx_aggregate_show_values(const SxPlanOperator *plan)
 }
 
 void
-sx_aggregate_show_open(SxStateShow *show)
+sx_group_view_open(SxStateShow *show, SxGroupView *view)
 {
 	const SxPlanOperator *plan = show->plan;
-	AggregateView *view = palloc0(sizeof(AggregateView));
 
 	view->key = sx_group_key_make(plan);
 	view->calls = sx_agg_calls_make(plan);
@@ -53,8 +41,22 @@ sx_aggregate_show_open(SxStateShow *show)
 	view->results = palloc((plan->naggregates + 1) * sizeof(Datum));
 	view->result_nulls = palloc((plan->naggregates + 1) * sizeof(bool));
 	show->key = sx_state_show_keys(plan->keys, plan->nkeys);
-	show->value = sx_aggregate_show_values(plan);
+	show->value = result_columns(plan);
 	show->data = view;
+}
+
+void
+sx_group_view_read(SxGroupView *view, SxReader *in)
+{
+	sx_agg_calls_use(view->calls, view->calls->single);
+	sx_agg_values_decode(view->calls, view->values, in);
+	sx_agg_values_finish(view->calls, view->values, view->results, view->result_nulls);
+}
+
+void
+sx_aggregate_show_open(SxStateShow *show)
+{
+	sx_group_view_open(show, palloc0(sizeof(SxGroupView)));
 }
 
 static int64
@@ -68,7 +70,7 @@ pane_end(const SxWindow *window, TimestampTz pane)
 void
 sx_aggregate_show(SxStateShow *show, const SxStateKey *key, const SxStateValue *value)
 {
-	AggregateView *view = show->data;
+	SxGroupView *view = show->data;
 	bool		panes = show->plan->panes;
 	const char *bytes = key->bytes;
 	uint32		len = key->len;
@@ -86,11 +88,7 @@ sx_aggregate_show(SxStateShow *show, const SxStateKey *key, const SxStateValue *
 						panes ? pane_end(&show->plan->window, sx_group_key_start(bytes, len)) : key->expiry,
 						view->key_values, view->key_nulls);
 	if (!gone)
-	{
-		sx_agg_calls_use(view->calls, view->calls->single);
-		sx_agg_values_decode(view->calls, view->values, &in);
-		sx_agg_values_finish(view->calls, view->values, view->results, view->result_nulls);
-	}
+		sx_group_view_read(view, &in);
 	sx_state_show_row(show, view->key_values, view->key_nulls,
 					  gone ? NULL : view->results, view->result_nulls, key->expiry);
 	ReScanExprContext(view->calls->single);

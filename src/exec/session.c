@@ -831,7 +831,7 @@ session_due(SxOperator *base)
 {
 	if (!base->plan->watermarked || base->evict == SX_TIME_UNSET)
 		return 0;
-	return sx_state_due(base->state, SX_STORE_ID(base->plan->id, 1), base->evict);
+	return sx_state_due(base->state, SX_STORE_ID(base->plan->id, SX_SESSION_DUE), base->evict);
 }
 
 /* An SxStateVisit: complete mode; a key or a piece of one. */

@@ -16,15 +16,9 @@
 
 typedef struct SessionView
 {
-	SxGroupKey *key;
+	SxGroupView group;			/* comes first: it is what show->data points to */
 	SxSessionForm form;
-	SxAggCalls *calls;
 	TypeCacheEntry *range_type;
-	char	   *values;
-	Datum	   *key_values;
-	bool	   *key_nulls;
-	Datum	   *results;
-	bool	   *result_nulls;
 } SessionView;
 
 const SxNamedStore *
@@ -43,27 +37,18 @@ sx_session_show_open(SxStateShow *show)
 	const SxPlanOperator *plan = show->plan;
 	SessionView *view = palloc0(sizeof(SessionView));
 
-	view->key = sx_group_key_make(plan);
-	view->form.has_key = !view->key->bytewise;
+	sx_group_view_open(show, &view->group);
+	view->form.has_key = !view->group.key->bytewise;
 	view->form.has_due = plan->watermarked;
-	view->calls = sx_agg_calls_make(plan);
-	sx_agg_calls_begin(view->calls);
 	view->range_type = lookup_type_cache(plan->keys[plan->time_key].type, TYPECACHE_RANGE_INFO);
-	view->values = palloc(view->calls->size + 1);
-	view->key_values = palloc((plan->nkeys + 1) * sizeof(Datum));
-	view->key_nulls = palloc((plan->nkeys + 1) * sizeof(bool));
-	view->results = palloc((plan->naggregates + 1) * sizeof(Datum));
-	view->result_nulls = palloc((plan->naggregates + 1) * sizeof(bool));
-	show->key = sx_state_show_keys(plan->keys, plan->nkeys);
-	show->value = sx_aggregate_show_values(plan);
 	show->many = true;
-	show->data = view;
 }
 
 static void
 show_session(SxStateShow *show, const SxSessionKey *key, const SxSession *session)
 {
-	SessionView *view = show->data;
+	SessionView *session_view = show->data;
+	SxGroupView *view = &session_view->group;
 	int			window = show->plan->time_key;
 	RangeBound	lower = {TimestampTzGetDatum(session->start), false, true, true};
 	RangeBound	upper = {TimestampTzGetDatum(session->end), false, false, false};
@@ -71,11 +56,9 @@ show_session(SxStateShow *show, const SxSessionKey *key, const SxSession *sessio
 
 	sx_group_key_decode_columns(view->key, key->group.key, key->group.keylen,
 								view->key_values, view->key_nulls);
-	view->key_values[window] = RangeTypePGetDatum(sx_make_range(view->range_type, &lower, &upper));
+	view->key_values[window] = RangeTypePGetDatum(sx_make_range(session_view->range_type, &lower, &upper));
 	view->key_nulls[window] = false;
-	sx_agg_calls_use(view->calls, view->calls->single);
-	sx_agg_values_decode(view->calls, view->values, &in);
-	sx_agg_values_finish(view->calls, view->values, view->results, view->result_nulls);
+	sx_group_view_read(view, &in);
 	sx_state_show_row(show, view->key_values, view->key_nulls, view->results,
 					  view->result_nulls,
 					  show->plan->watermarked ? session->end : SX_STATE_NEVER);

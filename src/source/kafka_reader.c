@@ -36,6 +36,8 @@
 #define CONFIRM_TIMES		3	/* looks before something counts as lost */
 #define CONFIRM_MS			300
 #define QUEUE_BYTES			(32 * 1024 * 1024)	/* of librdkafka, for all partitions; or half of "prefetch" */
+#define LEAST_QUEUE			1000	/* records */
+#define MOST_QUEUE			1000000
 #define EXPECTED_PARTS		8
 #define LEAST_FETCH			(128 * 1024)
 #define MOST_FETCH			(1024 * 1024)
@@ -125,7 +127,8 @@ open_client(SxKafkaSource *source)
 	ALWAYS("enable.partition.eof", "true");
 	ALWAYS("isolation.level", source->options.read_committed ? "read_committed" :
 		   "read_uncommitted");
-	UNLESS_SET("queued.min.messages", psprintf("%zu", Max(source->queue_bytes / SX_KAFKA_LEAST_RECORD, 1000)));
+	UNLESS_SET("queued.min.messages", psprintf("%zu", Min(Max(source->queue_bytes / SX_KAFKA_LEAST_RECORD,
+															  LEAST_QUEUE), MOST_QUEUE)));
 	ALWAYS("queued.max.messages.kbytes", queue_kbytes);
 	UNLESS_SET("fetch.message.max.bytes", psprintf("%d", Min(share, MOST_FETCH)));
 	UNLESS_SET("fetch.wait.max.ms", "250");

@@ -389,6 +389,19 @@ $kafka->produce('begin', rows_in(0, 1, 3), rows_in(1, 11, 13));
 	drop('again_false_q');
 }
 
+# ---- what the client lets wait
+
+# One bound follows from another, which may be as large or as small as it takes.
+{
+	$kafka->create_topic('queue', 1);
+	$kafka->produce('queue', rows(1, 3));
+	for my $kbytes (1, 2000000)
+	{
+		stream("queue_$kbytes", "topic 'queue', \"kafka.queued.max.messages.kbytes\" '$kbytes'");
+		is($node->sql("SELECT count(*) FROM queue_$kbytes"), '3', "a queue of at most $kbytes kB");
+	}
+}
+
 # ---- the broker and the worker go away
 
 {
