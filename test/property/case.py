@@ -60,11 +60,13 @@ class Case:
         start = rng.choice(STARTS) // self.unit * self.unit
         draw = kinds.Draw(rng, self.name, self.streams, self.dim, self.unit, self.keys, start)
         self.stage, self.mode = getattr(kinds, self.kind)(draw)
+        self.batch_rows = (200000,) * 4 if self.wide or draw.at_once else (7, 50, 200000, 200000)
+        self.times = 40 if self.wide and not draw.at_once else 1
         finite = any(word in self.kind for word in ("distinct", "within", "handler"))
         self.rows = values.Rows(rng, self.keys, self.unit, start, (4000,) if self.many else (10, 30, 100), not finite)
         self.store = rng.choice(("rocksdb", "table"))
         self.settings = {"state_store": self.store, "state_memory": rng.choice(("1MB", "64MB")), "max_future_skew": "off",
-                         "batch_rows": 200000 if self.wide else rng.choice((7, 50, 200000, 200000)), "batches_to_retain": 1000}
+                         "batch_rows": rng.choice(self.batch_rows), "batches_to_retain": 1000}
         self.chunk = rng.choice((1, 2, 7, 100, 1024))
 
     def tell(self):
@@ -129,7 +131,7 @@ class Case:
 
     def step(self, number, n, late=True):
         parts = []
-        for _ in range(n if not self.wide else n * 40):
+        for _ in range(n * self.times):
             stream = self.rng.choice(self.streams)
             row, text = self.rows.draw(sum(len(s.rows) for s in self.streams))
             if not late and row["ts"] is not None:
@@ -187,7 +189,7 @@ class Case:
                            (40, 20, 20, 5, 3, 9, 2))[0]
         argument = {"error": "%s:error:%d" % (rng.choice(POINTS), rng.choice((1, 1, 2, 5))),
                     "options": {"state_memory": rng.choice(("1MB", "64MB")),
-                                "batch_rows": 200000 if self.wide else rng.choice((7, 50, 200000))}}.get(what, rng.random() * 0.05)
+                                "batch_rows": rng.choice(self.batch_rows[:3])}}.get(what, rng.random() * 0.05)
         return (what, argument) if what and not self.options.quiet else None
 
     def restart_with(self, point):
@@ -314,7 +316,7 @@ class Case:
         for what, more, less in (("missing", want, have), ("extra", have, want)):
             rest = list((more - less).elements())
             if rest:
-                wrong.append("%d of %d rows %s: %s" % (len(rest), sum(more.values()), what, rest[:3]))
+                wrong.append("%d of %d rows %s: %.2000s" % (len(rest), sum(more.values()), what, rest[:3]))
         if marks != self.marks:
             wrong.append("watermarks %s, wanted %s" % (self.marks, marks))
         wrong += self.compare_counters(owed) + self.ask_server()
