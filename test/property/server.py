@@ -4,6 +4,7 @@ import time
 import psycopg2
 
 PATIENCE = 90                           # seconds until the server must be there again
+REPEATED = 400                          # until a statement must have been done, however often the server was killed meanwhile
 
 # classes and codes of errors that a killed server or worker explains
 PASSING = ("57P01", "57P02", "57P03", "57014", "08000", "08001", "08003", "08006", "40001", "25P02")
@@ -48,7 +49,7 @@ class Server:
 
     def run(self, text):
         """A statement that may be repeated, until it is done."""
-        end = time.time() + PATIENCE
+        end = time.time() + REPEATED
         while True:
             self.connect()
             try:
