@@ -33,6 +33,7 @@
 #define VALUE_VERSION	1
 #define KEY_BUFFER		(1024 * 1024)	/* bytes of keys after which rows are judged */
 #define LIST_BYTES		(64 * 1024 * 1024)	/* of keys to be removed */
+#define REMOVED_AT_ONCE	64		/* keys that memory is asked for together */
 #define UNIX_EPOCH		((int64) (UNIX_EPOCH_JDATE - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY)
 
 typedef struct Dedup
@@ -148,6 +149,23 @@ emit(Dedup *dedup, int row)
 	sx_operator_emit(&dedup->base, dedup->row, dedup->row_nulls);
 }
 
+/* Of the chunk's new keys: the entries that say when they go will be put soon. */
+static void
+prefetch_times(Dedup *dedup, SxGroup **groups)
+{
+	SxStateKey	keys[SX_CHUNK_ROWS];
+	int			n = 0;
+
+	for (int i = 0; i < dedup->nupdates; i++)
+	{
+		if (!groups[i]->is_new)
+			continue;
+		keys[n] = state_key(dedup, groups[i], 1);
+		keys[n++].expiry = dedup->goes_at[i];
+	}
+	sx_state_prefetch(dedup->base.state, n, keys);
+}
+
 static void
 put_key(Dedup *dedup, const SxGroup *group, int64 goes_at)
 {
@@ -178,6 +196,8 @@ judge(Dedup *dedup)
 		return;
 	sx_group_table_find(dedup->table, dedup->nupdates, dedup->updates, dedup->keys.data, groups);
 	ask_state(dedup, first);
+	if (dedup->base.plan->within_watermark)
+		prefetch_times(dedup, groups);
 	for (int i = 0; i < dedup->nupdates; i++)
 	{
 		if (!groups[i]->is_new)
@@ -284,24 +304,42 @@ list_key(void *arg, const SxStateKey *key, const SxStateValue *value)
 	return list->len < LIST_BYTES;
 }
 
+/* The next keys of the list, as many as max. */
+static int
+next_listed(const StringInfo list, int *at, int max, SxStateKey *keys)
+{
+	int			n;
+
+	for (n = 0; n < max && *at < list->len; n++)
+	{
+		memcpy(&keys[n], list->data + *at, sizeof(SxStateKey));
+		keys[n].bytes = list->data + *at + sizeof(SxStateKey);
+		*at += sizeof(SxStateKey) + keys[n].len;
+	}
+	return n;
+}
+
 static void
 remove_listed(Dedup *dedup, const StringInfo list, bool from_both)
 {
 	SxOperator *op = &dedup->base;
+	SxStateKey	keys[REMOVED_AT_ONCE];
+	int			at = 0;
+	int			n;
 
-	for (char *at = list->data; at < list->data + list->len;)
+	while ((n = next_listed(list, &at, REMOVED_AT_ONCE, keys)) > 0)
 	{
-		SxStateKey	key;
-
-		memcpy(&key, at, sizeof(key));
-		key.bytes = at + sizeof(key);
-		if (from_both)
-			sx_state_remove(op->state, &key);
-		key.op = SX_STORE_ID(op->plan->id, 0);
-		key.expiry = SX_STATE_NEVER;
-		sx_state_remove(op->state, &key);
-		op->progress->rows_removed++;
-		at += sizeof(key) + key.len;
+		for (int i = 0; i < n; i++)
+		{
+			if (from_both)
+				sx_state_remove(op->state, &keys[i]);
+			keys[i].op = SX_STORE_ID(op->plan->id, 0);
+			keys[i].expiry = SX_STATE_NEVER;
+		}
+		sx_state_prefetch(op->state, n, keys);
+		for (int i = 0; i < n; i++)
+			sx_state_remove(op->state, &keys[i]);
+		op->progress->rows_removed += n;
 	}
 }
 

@@ -1,8 +1,8 @@
 /*
  * batch_changes.c
- *		What a batch changed, sorted and written to the log.
+ *		What a batch changed, in order and written to the log.
  *
- *	sort the changed entries by (group, operator, expiry, hash)
+ *	bring the changed entries into the order of (group, operator, expiry)
  *	for each part of the key groups that has any:
  *		a section, into the part's current table
  *	none: an empty section, so that the log's last batch is known
@@ -18,23 +18,16 @@
 
 typedef struct Change
 {
-	uint64		hash;
 	int64		expiry;
 	SxRef		ref;
-	uint16		op;
+	uint16		op;				/* index */
 	uint16		group;
 } Change;
 
 static inline int
 compare_changes(const Change *a, const Change *b)
 {
-	if (a->op != b->op)
-		return a->op < b->op ? -1 : 1;
-	if (a->expiry != b->expiry)
-		return a->expiry < b->expiry ? -1 : 1;
-	if (a->hash != b->hash)
-		return a->hash < b->hash ? -1 : 1;
-	return 0;
+	return a->expiry < b->expiry ? -1 : a->expiry > b->expiry;
 }
 
 #define ST_SORT sort_changes
@@ -44,23 +37,13 @@ compare_changes(const Change *a, const Change *b)
 #define ST_DEFINE
 #include "lib/sort_template.h"
 
-/*
- * Takes the list of changes from the tier, by group: changes of group g are
- * [starts[g], starts[g + 1]).  Entries that have expired since need no record.
- */
-static Change *
-collect_changes(SxTier *tier, uint32 *starts)
+/* Takes the list of changes from the tier. Entries that have expired since need no record. */
+static uint32
+list_changes(SxTier *tier, Change *list)
 {
-	Change	   *all = MemoryContextAllocHuge(CurrentMemoryContext,
-											 (Size) (tier->nchanges + 1) * sizeof(Change));
-	Change	   *sorted = MemoryContextAllocHuge(CurrentMemoryContext,
-												(Size) (tier->nchanges + 1) * sizeof(Change));
-	uint32		at[SX_KEY_GROUPS + 1];
 	uint32		n = 0;
-	uint32		i;
 
-	memset(starts, 0, (SX_KEY_GROUPS + 1) * sizeof(uint32));
-	for (i = 0; i < tier->nchanges; i++)
+	for (uint32 i = 0; i < tier->nchanges; i++)
 	{
 		SxRef		ref = tier->changes[i];
 		SxEntry    *entry = sx_tier_entry(tier, ref);
@@ -71,37 +54,61 @@ collect_changes(SxTier *tier, uint32 *starts)
 		entry->flags &= ~SX_ENTRY_CHANGED;
 		if (bucket->expired)
 			continue;
-		all[n].hash = entry->hash;
-		all[n].expiry = sx_entry_expiry(entry, bucket);
-		all[n].ref = ref;
-		all[n].op = bucket->op->def.id;
-		all[n].group = entry->group;
+		list[n].expiry = sx_entry_expiry(entry, bucket);
+		list[n].ref = ref;
+		list[n].op = bucket->op - tier->operators;
+		list[n].group = entry->group;
 		n++;
-		starts[entry->group + 1]++;
 	}
 	tier->nchanges = 0;
-	for (i = 0; i < SX_KEY_GROUPS; i++)
-		starts[i + 1] += starts[i];
-	memcpy(at, starts, sizeof(at));
-	for (i = 0; i < n; i++)
-		sorted[at[all[i].group]++] = all[i];
-	pfree(all);
-	for (i = 0; i < SX_KEY_GROUPS; i++)
-		if (starts[i + 1] - starts[i] > 1)
-			sort_changes(sorted + starts[i], starts[i + 1] - starts[i]);
-	return sorted;
+	return n;
+}
+
+/*
+ * The changes by group, operator and expiry: a record that has those of the one
+ * before it does without them.  Fine expiries differ anyway. Changes of group g
+ * are [starts[g], starts[g + 1]).
+ */
+static Change *
+collect_changes(SxTier *tier, uint32 *starts)
+{
+	Size		room = (Size) (tier->nchanges + 1) * sizeof(Change);
+	Change	   *list = MemoryContextAllocHuge(CurrentMemoryContext, room);
+	Change	   *ordered = MemoryContextAllocHuge(CurrentMemoryContext, room);
+	int			nruns = SX_KEY_GROUPS * tier->noperators;
+	uint32	   *runs = palloc0((nruns + 1) * sizeof(uint32));
+	uint32	   *at = palloc((nruns + 1) * sizeof(uint32));
+	uint32		n = list_changes(tier, list);
+
+	for (uint32 i = 0; i < n; i++)
+		runs[list[i].group * tier->noperators + list[i].op + 1]++;
+	for (int i = 0; i < nruns; i++)
+		runs[i + 1] += runs[i];
+	memcpy(at, runs, (nruns + 1) * sizeof(uint32));
+	for (uint32 i = 0; i < n; i++)
+		ordered[at[list[i].group * tier->noperators + list[i].op]++] = list[i];
+	pfree(list);
+	for (int i = 0; i < nruns; i++)
+		if (runs[i + 1] - runs[i] > 1 && !tier->operators[i % tier->noperators].def.fine)
+			sort_changes(ordered + runs[i], runs[i + 1] - runs[i]);
+	for (int i = 0; i <= SX_KEY_GROUPS; i++)
+		starts[i] = runs[i * tier->noperators];
+	pfree(at);
+	pfree(runs);
+	return ordered;
 }
 
 static void
 add_change(SxState *state, const Change *change)
 {
 	SxEntry    *entry = sx_tier_entry(&state->tier, change->ref);
+	const SxStateOperator *op = &state->tier.operators[change->op].def;
 	SxLogRecord record;
 
-	record.has_hash = sx_tier_operator(&state->tier, change->op)->def.equal != NULL;
-	record.key.op = change->op;
+	record.has_hash = op->equal != NULL;
+	record.key.op = op->id;
 	record.key.group = change->group;
-	record.key.hash = change->hash;
+	record.key.hash = entry->hash;
 	record.key.expiry = change->expiry;
 	record.key.bytes = sx_entry_key(entry);
 	record.key.len = entry->klen;

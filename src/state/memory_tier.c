@@ -665,6 +665,18 @@ forget_batch(SxTier *tier)
 	}
 }
 
+/* An entry that is about to be dropped: the memory of its slot. */
+static inline void
+prefetch_slot(const SxTier *tier, SxRef ref)
+{
+	SxEntry    *entry = sx_tier_entry(tier, ref);
+	SxBucket   *bucket = sx_tier_bucket(tier, entry);
+	const SxTierTable *table = &tier->tables[entry->group];
+
+	if (entry->flags & SX_ENTRY_DEAD)
+		__builtin_prefetch(&table->slots[sx_tier_home(table, sx_tier_tag(bucket->op->def.id, sx_entry_expiry(entry, bucket), entry->hash))]);
+}
+
 void
 sx_tier_commit(SxTier *tier)
 {
@@ -675,8 +687,10 @@ sx_tier_commit(SxTier *tier)
 		SxUndo	   *undo = &tier->undo[i];
 		SxEntry    *entry = sx_tier_entry(tier, undo->ref);
 
+		if (i + 16 < tier->nundo)
+			__builtin_prefetch(sx_tier_entry(tier, tier->undo[i + 16].ref));
 		if (i + 8 < tier->nundo)
-			__builtin_prefetch(sx_tier_entry(tier, tier->undo[i + 8].ref));
+			prefetch_slot(tier, tier->undo[i + 8].ref);
 		if (undo->flags & SX_ENTRY_VALUE_OUT)
 			sx_large_free(&tier->memory, undo->saved);
 		entry->flags &= ~(SX_ENTRY_TOUCHED | SX_ENTRY_CHANGED);
