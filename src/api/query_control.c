@@ -69,6 +69,7 @@ start_query(const char *name, const char *on_rewind, bool reset)
 	sx_shared_require();
 	check_on_rewind(on_rewind);
 	query = sx_api_owned_query(name);
+	sx_hold_refuse_own_batch(query);
 	sx_query_lock_control(query->id);
 	query = sx_api_read_again(query);
 	if (query->wanted == SX_WANTED_RUNNING)

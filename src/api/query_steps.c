@@ -36,6 +36,11 @@ check_can_step(const char *function)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("%s needs isolation level READ COMMITTED", function),
 				 errhint("BEGIN ISOLATION LEVEL READ COMMITTED.")));
+	if (sx_session_is_in_batch(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("%s cannot be called from within a batch", function),
+				 errdetail("A batch of a continuous query runs in this session.")));
 	if (sx_stop_asked != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),

@@ -183,12 +183,20 @@ elements_argument(FunctionCallInfo fcinfo, int n, const SxVariable *variable, Da
 	Oid			type = variable->plan->type;
 	Oid			array_type = get_array_type(type);
 	bool		isnull;
-	Datum		array = any_argument(fcinfo, n, variable, array_type, &isnull);
+	Datum		array;
 	int16		typlen;
 	bool		typbyval;
 	char		typalign;
 	int			count = 0;
 
+	if (!OidIsValid(array_type))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("%s() cannot be called for state variable \"%s\"",
+						get_func_name(fcinfo->flinfo->fn_oid), variable->plan->name),
+				 errdetail("There are no arrays of its type %s.", format_type_be(type)),
+				 errhint("Declare the list with a row type that has a column of this type.")));
+	array = any_argument(fcinfo, n, variable, array_type, &isnull);
 	if (isnull)
 		refuse_null(fcinfo, "array");
 	get_typlenbyvalalign(type, &typlen, &typbyval, &typalign);

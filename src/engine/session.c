@@ -181,6 +181,12 @@ session_time(const Session *session)
 	return Max(GetCurrentTransactionStartTimestamp(), last_batch_time(session->query_id));
 }
 
+bool
+sx_session_is_in_batch(int64 query_id)
+{
+	return running != NULL && (query_id == 0 || running->query_id == query_id);
+}
+
 TimestampTz
 sx_session_clock(void)
 {
@@ -428,12 +434,6 @@ sx_session_run_batch(const SxQuery *query, SxSessionBatch *result)
 	int			context;
 	volatile bool any = false;
 
-	if (running != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("cannot run a batch from within a batch"),
-				 errdetail("A batch of query %lld runs in this session.",
-						   (long long) running->query_id)));
 	become_owner(query, &user, &context);
 	apply_settings(query);
 	CommandCounterIncrement();

@@ -30,6 +30,9 @@ extern bool sx_session_run_batch(const SxQuery *query, SxSessionBatch *result);
 /* Processing time of the query's batches from now on, until the transaction ends. Not back. */
 extern void sx_session_advance_time(const SxQuery *query, TimestampTz to);
 
+/* Does a batch of this query, or for id 0 of any, run in this session right now? */
+extern bool sx_session_is_in_batch(int64 query_id);
+
 /* Processing time of the batch that runs; of the transaction while none does. */
 extern TimestampTz sx_session_clock(void);
 

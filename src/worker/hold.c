@@ -20,6 +20,8 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/wake.h"
+#include "engine/session.h"
 #include "monitor/shared.h"
 #include "worker/hold.h"
 
@@ -115,12 +117,28 @@ wait_for_end(SxQuerySlot *slot, int timeout_ms)
 	return slot->pid == 0;
 }
 
+/* Whoever changes a query under its own batch would wait for himself, or take its tables away. */
+void
+sx_hold_refuse_own_batch(const SxQuery *query)
+{
+	SxQuerySlot *slot = sx_slot_find(MyDatabaseId, query->id);
+
+	if (sx_session_is_in_batch(query->id) || (slot != NULL && slot->pid == MyProcPid))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("query \"%s\" cannot be started, stopped, altered or dropped from within its own batch",
+						query->name),
+				 errdetail("The call is part of that batch, which could not come to its end."),
+				 errhint("Raise an error to make the batch fail, or let another session do it.")));
+}
+
 bool
 sx_hold_query(const SxQuery *query, int timeout_ms, bool *aborted)
 {
 	SxQuerySlot *slot;
 
 	*aborted = false;
+	sx_hold_refuse_own_batch(query);
 	sx_query_lock_control(query->id);
 	wake_at_commit = true;
 	if (sx_shared == NULL)
@@ -130,13 +148,6 @@ sx_hold_query(const SxQuery *query, int timeout_ms, bool *aborted)
 	slot = sx_slot_take(MyDatabaseId, query->id);
 	if (slot == NULL)
 		return true;			/* all taken by others: it has no worker */
-	if (slot->pid == MyProcPid)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("query \"%s\" cannot be stopped, altered or dropped from within its own batch",
-						query->name),
-				 errdetail("The call would wait for the end of the batch that it is part of."),
-				 errhint("Raise an error to make the batch fail, or let another session do it.")));
 	remember_query(slot, query);
 	request_stop(slot);
 	if (wait_for_end(slot, timeout_ms))
@@ -215,6 +226,11 @@ sx_hold_database(Oid database)
 
 	if (sx_shared == NULL || !IsUnderPostmaster)
 		return;
+	if (database == MyDatabaseId && (sx_stop_asked != NULL || sx_session_is_in_batch(0)))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("continuous queries cannot be ended from within a batch of one"),
+				 errhint("Let another session do it.")));
 	if (!list_member_oid(held_databases, database))
 	{
 		oldcontext = MemoryContextSwitchTo(TopMemoryContext);

@@ -20,6 +20,9 @@
  */
 extern bool sx_hold_query(const SxQuery *query, int timeout_ms, bool *aborted);
 
+/* An error when a batch of the query has come here. */
+extern void sx_hold_refuse_own_batch(const SxQuery *query);
+
 /*
  * Ends everything of ours in the database at once. An error if it doesn't end.
  */

@@ -320,6 +320,38 @@ REVOKE ALL ON SCHEMA public FROM rb_owner;
 REVOKE ALL ON rb FROM rb_owner;
 DROP ROLE rb_owner, rb_other;
 
+-- what a batch calls cannot take its own query away, nor run another one's batch
+CREATE FUNCTION rb_try(call text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE call;
+	RETURN 'went through';
+EXCEPTION WHEN OTHERS THEN
+	RETURN SQLSTATE || ' ' || SQLERRM;
+END $$;
+SELECT create_query('rb_other', 'SELECT k FROM rb', sink => 'noop');
+SELECT create_query('rb_own', $q$SELECT k, c.call, rb_try(c.call) AS told FROM rb, (VALUES
+	(1, 'SELECT run_batch(''rb_other'')'), (2, 'SELECT advance_time(''rb_own'', now())'), (3, 'SELECT start_query(''rb_own'', reset_state => true)'),
+	(4, 'SELECT stop_query(''rb_own'')'), (5, 'SELECT alter_query(''rb_own'', trigger => ''1 second'')'), (6, 'SELECT drop_query(''rb_own'')'),
+	(7, 'DROP FUNCTION rb_try CASCADE'), (8, 'DROP EXTENSION streamx CASCADE'), (9, 'SELECT start_query(''rb_other'')')) c(n, call)
+	WHERE k = 77 AND ts >= '2024-06-01Z' AND n > 0$q$, sink => 'rb_calls_sink');
+BEGIN;
+INSERT INTO rb VALUES (77, '2024-06-01Z');
+SELECT is((run_batch('rb_own')).output_rows, 9::bigint, 'a batch that calls what would end its query goes on');
+SELECT results_eq('SELECT told FROM rb_calls_sink ORDER BY call COLLATE "C"', $$ VALUES
+	('55006 continuous queries cannot be ended from within a batch of one'),
+	('55006 query "rb_own" cannot be started, stopped, altered or dropped from within its own batch'),
+	('55006 advance_time() cannot be called from within a batch'),
+	('55006 query "rb_own" cannot be started, stopped, altered or dropped from within its own batch'),
+	('55006 query "rb_own" cannot be started, stopped, altered or dropped from within its own batch'),
+	('55006 run_batch() cannot be called from within a batch'),
+	('went through'),
+	('55006 query "rb_own" cannot be started, stopped, altered or dropped from within its own batch'),
+	('55006 query "rb_own" cannot be started, stopped, altered or dropped from within its own batch') $$, 'and each call says why not');
+ROLLBACK;
+SELECT drop_query('rb_own'), drop_query('rb_other');
+DROP TABLE rb_calls_sink;
+DROP FUNCTION rb_try;
+
 -- a store that a worker left: it is behind after a session's batches, and catches up
 SELECT create_query('rb_c_' || store, 'SELECT k, count(*) AS n, max(ts) AS last, max(repeat(''x'', 300)) AS fill FROM rb WHERE k >= 1000 GROUP BY k', sink => 'noop', output_mode => 'update',
 	options => jsonb_build_object('state_store', store, 'state_memory', '1MB', 'max_future_skew', 'off'))

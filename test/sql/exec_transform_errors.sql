@@ -88,14 +88,14 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN NEXT (key, concat_ws(E'\n    ', SQLSTATE || ' ' || message, nullif(detail, ''), nullif(hint, '')))::te_told;
 END $$;
 SELECT create_query('te_event', $$SELECT r.* FROM te, transform_with_state('te_calls', k, v, NULL::te_told, time_mode => 'event',
-	state => ARRAY[value_state('n', NULL::bigint), list_state('l', NULL::int), map_state('m', NULL::text, NULL::int)]) r$$, sink => 'te_event') \g /dev/null
+	state => ARRAY[value_state('n', NULL::bigint), list_state('l', NULL::int), list_state('a', NULL::int[]), map_state('m', NULL::text, NULL::int)]) r$$, sink => 'te_event') \g /dev/null
 SELECT create_query('te_none', $$SELECT r.* FROM te, transform_with_state('te_calls', k, v, NULL::te_told) r$$, sink => 'te_none') \g /dev/null
 SELECT create_query('te_groups', $$SELECT r.* FROM te, flat_map_groups_with_state('te_calls', k, v, NULL::te_told, 1, 'processing') r$$, sink => 'te_groups') \g /dev/null
 SELECT start_query(name) FROM streamx.queries \g /dev/null
 INSERT INTO te SELECT c, 1, '2026-01-15 10:00Z' FROM unnest(ARRAY[
 	$$SELECT state_get('x', NULL::int)$$, $$SELECT state_get('n', NULL::int)$$, $$SELECT state_get(NULL, NULL::int)$$, $$SELECT state_get('l', NULL::int)$$,
 	$$SELECT state_put('n', 1)$$, $$SELECT state_put('n', '1')$$, $$SELECT state_put('n', 'one')$$, $$SELECT state_put('n', NULL)$$, $$SELECT state_put('n', 1::bigint, '1 hour')$$,
-	$$SELECT state_list_put('l', '{}')$$, $$SELECT state_list_put('l', NULL)$$, $$SELECT state_list_put('l', ARRAY['a'])$$, $$SELECT state_list_append_all('l', '{1,2}')$$, $$SELECT state_list_append('m', 1)$$,
+	$$SELECT state_list_put('l', '{}')$$, $$SELECT state_list_put('l', NULL)$$, $$SELECT state_list_put('l', ARRAY['a'])$$, $$SELECT state_list_append_all('l', '{1,2}')$$, $$SELECT state_list_append('a', '{1,2}')$$, $$SELECT state_list_append_all('a', '{{1,2}}')$$, $$SELECT state_list_put('a', ARRAY[1,2])$$, $$SELECT state_list_append('m', 1)$$,
 	$$SELECT state_map_put('m', NULL, 1)$$, $$SELECT state_map_put('m', 1, 1)$$, $$SELECT state_map_put('m', 'a', 1.5)$$, $$SELECT state_map_keys('m', NULL::int)$$, $$SELECT state_map_get('m', 'a', NULL::text)$$,
 	$$SELECT timer_set(NULL)$$, $$SELECT timer_set('infinity')$$, $$SELECT timeout_set('2026-01-15Z'::timestamptz)$$]) c;
 SELECT process_all_available('te_event') \g /dev/null
