@@ -351,7 +351,10 @@ update_windows(SxAggregate *agg, int row, const SxChunkColumn *times)
 			break;
 		windows++;
 		if (is_late(agg, end))
+		{
+			CHECK_FOR_INTERRUPTS();	/* a slide of a microsecond makes very many */
 			late++;
+		}
 		else
 		{
 			uint64		hash = sx_group_key_hash_window(agg->hashes[row], start);

@@ -186,6 +186,7 @@ want_panes(Touched *touched, uint32 number, const SxPaneWalk *walk, TimestampTz 
 
 	while (pane < walk->start + window->size && pane <= touched->newest)
 	{
+		CHECK_FOR_INTERRUPTS();
 		while (i < walk->end && walk->panes[i].start < pane)
 			i++;
 		if (i == walk->end || walk->panes[i].start != pane)
@@ -217,6 +218,7 @@ want_panes_of_key(Touched *touched, uint32 number)
 					   touched->agg->late, PG_INT64_MAX);
 	while (sx_pane_walk_next(&walk) && walk.start <= touched->newest)
 	{
+		CHECK_FOR_INTERRUPTS();
 		if (!touched->whole && any_old(walk.panes + walk.first, walk.end - walk.first))
 			continue;
 		want_panes(touched, number, &walk, Max(from, walk.start));
@@ -331,6 +333,7 @@ show_touched_windows(Touched *touched, uint32 number, const SxPane *panes, int n
 		bool		is_touched = false;
 		bool		is_old = false;
 
+		CHECK_FOR_INTERRUPTS();
 		for (int i = walk.first; i < walk.end; i++)
 		{
 			is_touched = is_touched || panes[i].touched;
@@ -518,12 +521,12 @@ close_windows_of_part(Closing *closing, int64 max_expiry)
 		const SxPaneKey *key = &closing->table->keys[i];
 		SxPaneWalk	walk;
 
-		CHECK_FOR_INTERRUPTS();
 		if (closing->emits)
 			sx_group_key_decode_columns(agg->key, key->bytes, key->len, agg->row, agg->row_nulls);
 		sx_pane_walk_begin(&walk, &plan->window, key->panes, key->npanes, agg->late, closing->end);
 		while (sx_pane_walk_next(&walk))
 		{
+			CHECK_FOR_INTERRUPTS();
 			windows++;
 			if (closing->emits)
 				emit_window(agg, walk.start, key->panes + walk.first, walk.end - walk.first);

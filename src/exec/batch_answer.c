@@ -74,6 +74,7 @@ take_windows(SxAnswerInput *input)
 		RangeBound	lower = {TimestampTzGetDatum(start), false, true, true};
 		RangeBound	upper = {TimestampTzGetDatum(end), false, false, false};
 
+		CHECK_FOR_INTERRUPTS();
 		input->values[time] = RangeTypePGetDatum(sx_make_range(input->window, &lower, &upper));
 		sx_answer_store(input);
 	}

@@ -64,6 +64,23 @@ SELECT process_all_available('ew');
 SELECT is((SELECT sum((progress::jsonb->>'numInputRows')::int) FROM streamx.batch
 	WHERE query = (SELECT id FROM streamx.query WHERE name = 'ew')), 7::bigint, 'every committed row was input once');
 
+-- a slide far too small makes more windows than can be shown: the batch can be cancelled
+CREATE FUNCTION ew_cancelled(query text) RETURNS bool LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM run_batch(query);
+	RETURN false;
+EXCEPTION WHEN query_canceled THEN
+	RETURN true;
+END $$;
+SELECT create_query('ew_tiny_' || mode, $$SELECT hop(ts, '10 days', '1 microsecond') AS w, count(*) AS n FROM ew_clicks GROUP BY w$$, sink => 'noop', output_mode => mode)
+FROM unnest('{update,complete}'::text[]) AS mode;
+SET statement_timeout = '200 ms';
+SELECT ok(ew_cancelled('ew_tiny_update'), 'update mode: a batch of a great many windows is cancelled');
+SELECT ok(ew_cancelled('ew_tiny_complete'), 'complete mode: so it is');
+RESET statement_timeout;
+SELECT drop_query('ew_tiny_' || mode) FROM unnest('{update,complete}'::text[]) AS mode;
+DROP FUNCTION ew_cancelled;
+
 SELECT drop_query('ew');
 DROP FOREIGN TABLE ew_clicks;
 DROP TABLE ew_sink;
