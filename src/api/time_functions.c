@@ -27,6 +27,7 @@ typedef struct WindowSeries
 {
 	SxWindow	window;
 	TimestampTz ts;
+	bool		any;
 	TimestampTz start;
 	TypeCacheEntry *range_type;
 } WindowSeries;
@@ -46,8 +47,8 @@ make_window(WindowSeries *series)
 
 /*
  * Returns the windows of the first argument one by one; none for a time that
- * isn't finite. NULL arguments give no row, as in Spark: the functions are
- * strict and set-returning.
+ * isn't finite, or too near to the ends of time. NULL arguments give no row, as
+ * in Spark: the functions are strict and set-returning.
  */
 static Datum
 window_series(FunctionCallInfo fcinfo, const Interval *size, const Interval *slide,
@@ -65,14 +66,14 @@ window_series(FunctionCallInfo fcinfo, const Interval *size, const Interval *sli
 		series->range_type = lookup_type_cache(get_fn_expr_rettype(fcinfo->flinfo),
 											   TYPECACHE_RANGE_INFO);
 		sx_window_make(&series->window, size, slide, offset);
-		if (!TIMESTAMP_NOT_FINITE(series->ts))
+		series->any = sx_window_any(&series->window, series->ts);
+		if (series->any)
 			series->start = sx_window_last_start(&series->window, series->ts);
 		context->user_fctx = series;
 	}
 	context = SRF_PERCALL_SETUP();
 	series = context->user_fctx;
-	if (TIMESTAMP_NOT_FINITE(series->ts) ||
-		series->start + series->window.size <= series->ts)
+	if (!series->any || series->start + series->window.size <= series->ts)
 		SRF_RETURN_DONE(context);
 	result = make_window(series);
 	series->start -= series->window.slide;

@@ -26,7 +26,6 @@
  */
 #include "postgres.h"
 
-#include "common/int.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -338,17 +337,16 @@ update_windows(SxAggregate *agg, int row, const SxChunkColumn *times)
 	int			windows = 0;
 	int			late = 0;
 
-	if (times->nulls[row] || TIMESTAMP_NOT_FINITE(ts))
+	if (times->nulls[row] || !sx_window_any(&plan->window, ts))
 	{
 		agg->base.progress->rows_no_window++;
 		return false;
 	}
-	for (start = sx_window_last_start(&plan->window, ts);; start -= plan->window.slide)
+	for (start = sx_window_last_start(&plan->window, ts); start + plan->window.size > ts;
+		 start -= plan->window.slide)
 	{
-		int64		end;
+		int64		end = start + plan->window.size;
 
-		if (pg_add_s64_overflow(start, plan->window.size, &end) || end <= ts)
-			break;
 		windows++;
 		if (is_late(agg, end))
 		{
@@ -362,9 +360,7 @@ update_windows(SxAggregate *agg, int row, const SxChunkColumn *times)
 			add_update(agg, row, hash, hash % SX_KEY_GROUPS, end, &start);
 		}
 	}
-	if (windows == 0)
-		agg->base.progress->rows_no_window++;
-	else if (late == windows)
+	if (late == windows)
 		agg->base.progress->rows_late++;
 	else if (late > 0)
 		agg->base.progress->rows_partly_late++;
@@ -381,15 +377,14 @@ update_pane(SxAggregate *agg, int row, const SxChunkColumn *times)
 	TimestampTz pane;
 	int64		end;
 
-	if (times->nulls[row] || TIMESTAMP_NOT_FINITE(ts))
+	if (times->nulls[row] || !sx_window_any(window, ts))
 	{
 		agg->base.progress->rows_no_window++;
 		return false;
 	}
 	last = sx_window_last_start(window, ts);
-	if (pg_add_s64_overflow(last, window->size, &end))
-		agg->base.progress->rows_no_window++;
-	else if (is_late(agg, end))
+	end = last + window->size;
+	if (is_late(agg, end))
 		agg->base.progress->rows_late++;	/* for the last of its windows, so for all */
 	else
 	{

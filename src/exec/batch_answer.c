@@ -21,7 +21,6 @@
 #include "access/tupdesc.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "common/int.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -64,15 +63,14 @@ take_windows(SxAnswerInput *input)
 	int			time = op->keys[op->time_key].input - 1;
 	TimestampTz ts = DatumGetTimestampTz(input->values[time]);
 	TimestampTz start;
-	TimestampTz end;
 
-	if (input->nulls[time] || TIMESTAMP_NOT_FINITE(ts))
+	if (input->nulls[time] || !sx_window_any(&op->window, ts))
 		return;
-	for (start = sx_window_last_start(&op->window, ts);
-		 !pg_add_s64_overflow(start, op->window.size, &end) && end > ts; start -= op->window.slide)
+	for (start = sx_window_last_start(&op->window, ts); start + op->window.size > ts;
+		 start -= op->window.slide)
 	{
 		RangeBound	lower = {TimestampTzGetDatum(start), false, true, true};
-		RangeBound	upper = {TimestampTzGetDatum(end), false, false, false};
+		RangeBound	upper = {TimestampTzGetDatum(start + op->window.size), false, false, false};
 
 		CHECK_FOR_INTERRUPTS();
 		input->values[time] = RangeTypePGetDatum(sx_make_range(input->window, &lower, &upper));

@@ -83,8 +83,9 @@ sx_window_gap(const Interval *gap)
 	return interval_microseconds(gap, "gap");
 }
 
-TimestampTz
-sx_window_last_start(const SxWindow *window, TimestampTz ts)
+/* From the start of the last window to ts. */
+static int64
+past_start(const SxWindow *window, TimestampTz ts)
 {
 	int64		past = ts % window->slide + window->shift;
 
@@ -92,7 +93,29 @@ sx_window_last_start(const SxWindow *window, TimestampTz ts)
 		past += window->slide;
 	else if (past >= window->slide)
 		past -= window->slide;
-	return ts - past;
+	return past;
+}
+
+TimestampTz
+sx_window_last_start(const SxWindow *window, TimestampTz ts)
+{
+	return ts - past_start(window, ts);
+}
+
+bool
+sx_window_any_exact(const SxWindow *window, TimestampTz ts)
+{
+	int64		past;
+	int64		first;
+	int64		end;
+
+	if (TIMESTAMP_NOT_FINITE(ts))
+		return false;
+	past = past_start(window, ts);
+	/* the sum is below the size, so it does not overflow */
+	return !pg_sub_s64_overflow(ts, past + (window->size - past - 1) / window->slide * window->slide, &first) &&
+		!pg_add_s64_overflow(ts - past, window->size, &end) &&
+		IS_VALID_TIMESTAMP(first) && IS_VALID_TIMESTAMP(end);
 }
 
 TimestampTz

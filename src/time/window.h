@@ -31,6 +31,20 @@ extern int64 sx_window_gap(const Interval *gap);
 /* Start of the last window that begins at or before ts. ts must be finite. */
 extern TimestampTz sx_window_last_start(const SxWindow *window, TimestampTz ts);
 
+/*
+ * Can all windows that hold ts be shown?  Not those of a time that isn't finite, or
+ * so near to the ends of time that the bounds lie beyond: the row is in no window.
+ */
+extern bool sx_window_any_exact(const SxWindow *window, TimestampTz ts);
+
+static inline bool
+sx_window_any(const SxWindow *window, TimestampTz ts)
+{
+	if (ts >= MIN_TIMESTAMP + window->size && ts < END_TIMESTAMP - window->size)
+		return true;
+	return sx_window_any_exact(window, ts);
+}
+
 /* Start of the first window that holds ts. */
 extern TimestampTz sx_window_first_start(const SxWindow *window, TimestampTz ts);
 

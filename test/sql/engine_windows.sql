@@ -64,6 +64,20 @@ SELECT process_all_available('ew');
 SELECT is((SELECT sum((progress::jsonb->>'numInputRows')::int) FROM streamx.batch
 	WHERE query = (SELECT id FROM streamx.query WHERE name = 'ew')), 7::bigint, 'every committed row was input once');
 
+-- windows that could not be shown: the row is in none, and the table can be read
+SELECT create_query('ew_end_' || q.name, format('SELECT %s AS w, url, count(*) AS n FROM ew_clicks GROUP BY w, url', q.f), sink => 'ew_end_' || q.name, output_mode => 'update')
+FROM (VALUES ('tumble', 'tumble(ts, ''1 hour'')'), ('panes', 'hop(ts, ''2 hours'', ''1 hour'')')) AS q(name, f);
+SELECT create_query('ew_end_rows', 'SELECT hop(ts, ''2 hours'', ''1 hour'') AS w, length(url)::numeric AS l, count(*) AS n FROM ew_clicks GROUP BY w, l', sink => 'ew_end_rows', output_mode => 'update');
+BEGIN;
+INSERT INTO ew_clicks VALUES ('last', '294276-12-31 23:59:59Z'), ('first', '4714-11-24 00:30:00Z BC');
+SELECT is((run_batch(name)).batch_id, 0::bigint, name || ': a batch') FROM unnest('{ew_end_tumble,ew_end_panes,ew_end_rows}'::text[]) AS name;
+SELECT is((SELECT no_window FROM streamx.conservation WHERE query = name), CASE name WHEN 'ew_end_tumble' THEN 1 ELSE 2 END::bigint, name || ': rows at the ends of time are counted') FROM unnest('{ew_end_tumble,ew_end_panes,ew_end_rows}'::text[]) AS name;
+SELECT is_empty(format('SELECT * FROM streamx.verify(%L)', name), name || ': the batch over the same rows gives the same') FROM unnest('{ew_end_tumble,ew_end_panes,ew_end_rows}'::text[]) AS name;
+SELECT lives_ok('SELECT w::text FROM ' || name, name || ': the table can be read') FROM unnest('{ew_end_tumble,ew_end_panes,ew_end_rows}'::text[]) AS name;
+ROLLBACK;
+SELECT drop_query(name) FROM unnest('{ew_end_tumble,ew_end_panes,ew_end_rows}'::text[]) AS name;
+DROP TABLE ew_end_tumble, ew_end_panes, ew_end_rows;
+
 -- a slide far too small makes more windows than can be shown: the batch can be cancelled
 CREATE FUNCTION ew_cancelled(query text) RETURNS bool LANGUAGE plpgsql AS $$
 BEGIN

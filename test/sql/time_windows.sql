@@ -9,7 +9,7 @@ CREATE FUNCTION windows(ts timestamptz, size interval, slide interval, shift int
 	$$ SELECT string_agg(format('[%s,%s)', extract(epoch FROM lower(w))::float8, extract(epoch FROM upper(w))::float8), ' ' ORDER BY w)
 	   FROM hop(ts, size, slide, shift) w $$;
 CREATE FUNCTION at(seconds float8) RETURNS timestamptz LANGUAGE sql AS $$ SELECT to_timestamp(seconds) $$;
-SELECT plan(22);
+SELECT plan(27);
 
 SELECT is((SELECT w FROM tumble('2024-01-01 00:00:10+00', '10 s') w), tstzrange('2024-01-01 00:00:10+00', '2024-01-01 00:00:20+00'),
 	'a time on the border begins the next window');
@@ -26,6 +26,11 @@ SELECT is(windows(at(5), '10 s', '10 s'), '[0,10)', 'slide equal to size is tumb
 SELECT is((SELECT count(*) FROM tumble(NULL, '10 s')), 0::bigint, 'NULL falls in no window');
 SELECT is((SELECT count(*) FROM tumble('infinity', '10 s')), 0::bigint, 'infinity falls in no window');
 SELECT is((SELECT count(*) FROM hop('-infinity', '10 s', '5 s')), 0::bigint, 'minus infinity falls in no sliding window');
+SELECT is((SELECT count(*) FROM tumble('294276-12-31 23:59:59Z', '1 hour')), 0::bigint, 'a window that ends beyond the last instant there is cannot be shown: none');
+SELECT is((SELECT count(*) FROM tumble('294276-12-31 22:59:59.999999Z', '1 hour')), 1::bigint, 'the one before it can');
+SELECT is((SELECT count(*) FROM hop('294276-12-31 22:59:59.999999Z', '3 hours', '1 hour')), 0::bigint, 'a row whose windows are in part beyond is in none');
+SELECT is((SELECT count(*) FROM hop('4714-11-24 01:30:00Z BC', '3 hours', '1 hour')), 0::bigint, 'nor is one near the first instant');
+SELECT is((SELECT w FROM tumble('2024-01-01Z', '100000000 days') w), tstzrange('1970-01-01Z', '275760-09-13Z'), 'a window that is longer than history is one');
 SET timezone = 'America/New_York';
 SELECT is((SELECT lower(w) FROM tumble('2024-03-10 12:00+00', '1 day') w), '2024-03-10 00:00+00'::timestamptz,
 	'day windows begin at midnight UTC whatever the time zone');
