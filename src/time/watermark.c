@@ -17,7 +17,8 @@ sx_watermark_advance(TimestampTz current, SxWatermarkPolicy policy,
 	{
 		TimestampTz mark;
 
-		if (inputs[i].max == SX_TIME_UNSET)
+		/* a mark before the first instant that there is would be none, and can't be shown */
+		if (inputs[i].max == SX_TIME_UNSET || inputs[i].max < MIN_TIMESTAMP + inputs[i].delay)
 		{
 			if (policy == SX_WATERMARK_MIN)
 				return current; /* unset until every input has shown a time */

@@ -81,10 +81,20 @@ SELECT results_eq('SELECT start, "end", n FROM ewm_hour_sink ORDER BY start',
 SELECT is((SELECT string_agg(to_char(start, 'HH24:MI'), ' ') FROM ewm_hour_sink), '02:00 02:00', 'though they print alike');
 RESET timezone;
 
+-- a watermark before the first instant there is would be one that no view can show
+SELECT create_stream('ewm_old', 'ts timestamptz, WATERMARK FOR ts AS ts - INTERVAL ''1 day''');
+SELECT create_query('ewm_old_days', 'SELECT tumble(ts, ''1 day'') AS w, count(*) AS n FROM ewm_old GROUP BY w', sink => 'ewm_old_days');
+INSERT INTO ewm_old VALUES ('4714-11-24 12:00:00Z BC');
+SELECT is((SELECT next_watermark FROM run_batch('ewm_old_days')), NULL, 'the watermark stays unset');
+SELECT is((SELECT watermark FROM streamx.queries WHERE name = 'ewm_old_days'), NULL, 'and the query can be shown');
+INSERT INTO ewm_old VALUES ('4714-11-26 12:00:00Z BC');
+SELECT is((SELECT next_watermark FROM run_batch('ewm_old_days')), '4714-11-25 12:00:00Z BC', 'a later one is there');
+SELECT is((SELECT output_rows FROM run_batch('ewm_old_days')), 1::bigint, 'and closes the first day');
+
 SELECT drop_query(name) FROM streamx.queries WHERE name LIKE 'ewm\_%';
 DROP VIEW ewm;
-DROP FOREIGN TABLE ewm_a, ewm_b, ewm_future, ewm_hour;
-DROP TABLE ewm_min, ewm_max, ewm_idle, ewm_hour_sink;
+DROP FOREIGN TABLE ewm_a, ewm_b, ewm_future, ewm_hour, ewm_old;
+DROP TABLE ewm_min, ewm_max, ewm_idle, ewm_hour_sink, ewm_old_days;
 DROP PROCEDURE ewm_feed;
 DROP FUNCTION watermark_of;
 SELECT * FROM finish();
