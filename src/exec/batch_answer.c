@@ -239,6 +239,8 @@ final_rows(const SxAnswer *answer, const SxPlanOperator *op, TupleDesc desc)
 	{
 		end = range ? call(F_UPPER_ANYRANGE, TIMESTAMPTZOID, copyObject((Node *) time), NULL) :
 			copyObject((Node *) time);
+		if (!range)				/* a group at the end of time is never final */
+			quals = lappend(quals, call(F_ISFINITE_TIMESTAMPTZ, BOOLOID, copyObject((Node *) time), NULL));
 		quals = lappend(quals, call(F_TIMESTAMPTZ_LE, BOOLOID, end,
 									(Node *) makeConst(TIMESTAMPTZOID, -1, InvalidOid, sizeof(TimestampTz),
 													   TimestampTzGetDatum(sx_answer_evict(answer, op)), false, true)));

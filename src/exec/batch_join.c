@@ -150,6 +150,7 @@ is_decided(const JoinRows *rows, int s, TupleTableSlot *slot)
 	const SxPlanSide *side = &rows->op->join->sides[s];
 	TimestampTz evict = sx_answer_evict(rows->answer, rows->op);
 	int64		time;
+	int64		expiry;
 
 	if (side->filter != 0 &&
 		(slot->tts_isnull[side->filter - 1] || !DatumGetBool(slot->tts_values[side->filter - 1])))
@@ -170,7 +171,7 @@ is_decided(const JoinRows *rows, int s, TupleTableSlot *slot)
 		if (TIMESTAMP_NOT_FINITE(time))
 			return false;
 	}
-	return time - side->bound <= evict;
+	return !pg_sub_s64_overflow(time, side->bound, &expiry) && expiry <= evict;
 }
 
 static void

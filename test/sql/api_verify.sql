@@ -127,6 +127,18 @@ SELECT requeue('av_guilty', (SELECT array_agg(id) FROM (SELECT id FROM streamx.q
 SELECT process_all_available('av_guilty', '60 s') \g /dev/null
 SELECT results_eq($$SELECT kind, detail ~ '^\d+ rows were put into the quarantine, and not all' FROM streamx.verify('av_guilty')$$, $$VALUES ('not checked', true)$$, 'once one was given back it is not known');
 
+-- the ends of time: what the watermark never passes is in neither
+CREATE FOREIGN TABLE av_ends (k int, ts timestamptz OPTIONS (watermark '10 seconds')) SERVER streamx;
+CREATE FOREIGN TABLE av_ends_other (k int, ts timestamptz OPTIONS (watermark '10 seconds')) SERVER streamx;
+INSERT INTO av_ends VALUES (1, '-infinity'), (2, 'infinity'), (3, '2024-01-01Z'), (4, '294276-12-31Z'), (5, '2025-01-01Z');
+INSERT INTO av_ends_other VALUES (3, '2024-01-01Z'), (6, '294276-12-31Z'), (7, '-infinity'), (8, '2025-01-01Z');
+CREATE VIEW av_ends_near AS SELECT k, ts FROM av_ends WHERE ts BETWEEN '1900-01-01Z' AND '2100-01-01Z';
+SELECT create_query('av_ends_' || name, query, sink => 'av_ends_' || name || '_sink') FROM (VALUES
+	('raw', 'SELECT ts, count(*) AS n FROM av_ends GROUP BY ts'),
+	('full', 'SELECT a.k, b.k AS other FROM av_ends_near a FULL JOIN av_ends_other b ON a.k = b.k AND b.ts BETWEEN a.ts - interval ''100000 days'' AND a.ts + interval ''100000 days''')) q(name, query) \g /dev/null
+SELECT run_batch(name) FROM streamx.queries, generate_series(1, 3) WHERE name LIKE 'av\_ends%' \g /dev/null
+SELECT is_empty(format('SELECT * FROM streamx.verify(%L)', name), name || ' has what the watermark has passed') FROM streamx.queries WHERE name LIKE 'av\_ends%' ORDER BY name;
+
 CREATE ROLE av_other;
 SET ROLE av_other;
 SELECT throws_ok($$SELECT * FROM streamx.verify('av_copy')$$, '42501', NULL, 'only the owner may');
@@ -136,7 +148,8 @@ DROP ROLE av_other;
 SELECT stop_query(name) FROM streamx.queries WHERE name LIKE 'av%' \g /dev/null
 SELECT drop_query(name) FROM streamx.queries WHERE name LIKE 'av%' \g /dev/null
 SELECT format('DROP TABLE %I', relname) FROM pg_class WHERE relname LIKE 'av%sink' AND relkind = 'r' \gexec
-DROP FOREIGN TABLE av, av_other, av_plain;
+DROP VIEW av_ends_near;
+DROP FOREIGN TABLE av, av_other, av_plain, av_ends, av_ends_other;
 DROP TABLE av_dim, av_queries;
 DROP PROCEDURE av_round;
 SELECT * FROM finish();
