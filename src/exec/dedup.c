@@ -4,7 +4,8 @@
  *
  *	 for each chunk of rows:
  *		drop the late ones: event time <= watermark of the batch before
- *		find the keys in the batch's table; ask the state for those new to it
+ *		find the chunk's keys in a table of its own, and ask the state for them,
+ *		which has those of the chunks before, too
  *		a row whose key nobody had passes, and its key is put
  *	 at the end of the batch: drop the keys that the watermark has passed
  *
@@ -20,6 +21,7 @@
 #include "common/int.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 
@@ -45,7 +47,7 @@ typedef struct Dedup
 
 	/* per batch */
 	TimestampTz late;			/* SX_TIME_UNSET: nothing is */
-	SxGroupTable *table;
+	MemoryContext chunk_context;	/* of the table of a chunk's keys */
 	uint64		hashes[SX_CHUNK_ROWS];
 	int			nupdates;
 	SxUpdate	updates[SX_CHUNK_ROWS];
@@ -95,7 +97,8 @@ dedup_begin(SxOperator *op)
 	op->progress->is_dedup = true;
 	sx_group_key_begin(dedup->key);
 	sx_chunk_begin(dedup->chunk);
-	dedup->table = sx_group_table_make(dedup->key, MAXALIGN(sizeof(SxGroup)));
+	dedup->chunk_context = AllocSetContextCreate(CurrentMemoryContext, "streamx keys of a chunk",
+												 ALLOCSET_DEFAULT_SIZES);
 	dedup->nupdates = 0;
 	initStringInfo(&dedup->keys);
 	dedup->row = palloc((op->plan->output->natts + 1) * sizeof(Datum));
@@ -117,21 +120,32 @@ state_key(const Dedup *dedup, const SxGroup *group, int store)
 	return key;
 }
 
-/* is_new becomes: no batch before had the key. */
+/* is_new becomes: no row before had the key. */
 static void
-ask_state(Dedup *dedup, uint32 first)
+ask_state(Dedup *dedup, const SxGroupTable *table)
 {
-	uint32		n = dedup->table->ngroups - first;
 	SxStateKey	keys[SX_CHUNK_ROWS];
 	SxStateValue values[SX_CHUNK_ROWS];
 
-	if (n == 0)
-		return;
-	for (uint32 i = 0; i < n; i++)
-		keys[i] = state_key(dedup, sx_group_table_get(dedup->table, first + i), 0);
-	sx_state_get_many(dedup->base.state, n, keys, values);
-	for (uint32 i = 0; i < n; i++)
-		sx_group_table_get(dedup->table, first + i)->is_new = values[i].bytes == NULL;
+	for (uint32 i = 0; i < table->ngroups; i++)
+		keys[i] = state_key(dedup, sx_group_table_get(table, i), 0);
+	sx_state_get_many(dedup->base.state, table->ngroups, keys, values);
+	for (uint32 i = 0; i < table->ngroups; i++)
+		sx_group_table_get(table, i)->is_new = values[i].bytes == NULL;
+}
+
+/* The key of each row that waits, found among the chunk's and asked for. */
+static void
+find_keys(Dedup *dedup, SxGroup **groups)
+{
+	MemoryContext oldcontext = MemoryContextSwitchTo(dedup->chunk_context);
+	SxGroupTable *table;
+
+	MemoryContextReset(dedup->chunk_context);
+	table = sx_group_table_make(dedup->key, MAXALIGN(sizeof(SxGroup)));
+	sx_group_table_find(table, dedup->nupdates, dedup->updates, dedup->keys.data, groups);
+	MemoryContextSwitchTo(oldcontext);
+	ask_state(dedup, table);
 }
 
 static void
@@ -189,13 +203,11 @@ static void
 judge(Dedup *dedup)
 {
 	SxGroup    *groups[SX_CHUNK_ROWS];
-	uint32		first = dedup->table->ngroups;
 
 	CHECK_FOR_INTERRUPTS();
 	if (dedup->nupdates == 0)
 		return;
-	sx_group_table_find(dedup->table, dedup->nupdates, dedup->updates, dedup->keys.data, groups);
-	ask_state(dedup, first);
+	find_keys(dedup, groups);
 	if (dedup->base.plan->within_watermark)
 		prefetch_times(dedup, groups);
 	for (int i = 0; i < dedup->nupdates; i++)
