@@ -10,7 +10,7 @@ class Draw:
     def __init__(self, rng, name, streams, dim, unit, keys, start):
         self.rng, self.name, self.streams, self.dim, self.unit, self.of_keys, self.start = rng, name, streams, dim, unit, keys, start
         self.watermarked = all(x.delay is not None for x in streams)
-        self.at_once = False                    # what the query shows hangs on how much is due in one batch
+        self.calls = None                       # kind of a join whose rows a handler shows call by call
 
     # ---- parts
 
@@ -174,7 +174,7 @@ def handler(d, timed=False):
     key = d.rng.choice((("k",), ("k",), ("g",), ("v",), ("k", "g")))
     operations = [o for o in handlers.OPERATIONS if d.rng.random() < 0.6]
     pieces = form == "event" and d.rng.random() < 0.2
-    d.at_once = isinstance(source, s.Join) and not pieces       # its NULL rows may come in several batches (D25), and so in several calls
+    d.calls = source.kind if isinstance(source, s.Join) and not pieces else None
     if form in ("none", "processing") and "rows" not in operations:
         operations.append("rows")
     known = ()
